@@ -1,0 +1,136 @@
+//! Find the answer in what a model wrote. Every function takes the last match: models correct
+//! themselves.
+
+/// What stands in the last `\boxed{…}`, with balanced braces.
+///
+/// An unterminated or empty last box is `None`, even if an earlier one was well formed.
+#[must_use]
+pub fn boxed(text: &str) -> Option<String> {
+    let start = ["\\boxed{", "\\fbox{"]
+        .iter()
+        .filter_map(|command| Some(text.rfind(command)? + command.len()))
+        .max()?;
+    let mut depth = 1_usize;
+    for (at, character) in text[start..].char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return non_empty(&text[start..start + at]);
+        }
+    }
+    None
+}
+
+/// What stands between the last `<name>` and its `</name>`.
+#[must_use]
+pub fn tag(text: &str, name: &str) -> Option<String> {
+    let open = format!("<{name}>");
+    let inner = &text[text.rfind(&open)? + open.len()..];
+    non_empty(&inner[..inner.find(&format!("</{name}>"))?])
+}
+
+/// What follows the last `marker` on its line, such as `####` or `Answer:`.
+#[must_use]
+pub fn after(text: &str, marker: &str) -> Option<String> {
+    let rest = &text[text.rfind(marker)? + marker.len()..];
+    non_empty(rest.lines().next().unwrap_or_default())
+}
+
+/// The last number, without thousands separators: `1,234.5` is `1234.5`.
+#[must_use]
+pub fn last_number(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let last_digit = bytes.iter().rposition(u8::is_ascii_digit)?;
+    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut start = last_digit;
+    while start > 0
+        && (digit(start - 1)
+            || (matches!(bytes[start - 1], b'.' | b',') && start > 1 && digit(start - 2)))
+    {
+        start -= 1;
+    }
+    let negative = start > 0
+        && bytes[start - 1] == b'-'
+        && !(start > 1 && bytes[start - 2].is_ascii_alphanumeric());
+    let number = text[start..=last_digit].replace(',', "");
+    Some(if negative { format!("-{number}") } else { number })
+}
+
+/// The text of the last fenced block that names this language, or of the last that names none.
+#[must_use]
+pub fn code_block<'a>(text: &'a str, language: &str) -> Option<&'a str> {
+    let mut named = None;
+    let mut plain = None;
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once("```") {
+        let (info, body) = after.split_once('\n')?;
+        let Some((code, after)) = body.split_once("```") else { break };
+        match info.trim() {
+            "" => plain = Some(code),
+            info if info.eq_ignore_ascii_case(language) => named = Some(code),
+            _ => {}
+        }
+        rest = after;
+    }
+    named.or(plain).filter(|code| !code.trim().is_empty())
+}
+
+fn non_empty(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(found: Option<impl AsRef<str>>, expected: Option<&str>) {
+        assert_eq!(found.as_ref().map(AsRef::as_ref), expected);
+    }
+
+    #[test]
+    fn the_last_box_counts() {
+        check(boxed(r"so \boxed{3}, no, \boxed{\frac{1}{2}}."), Some(r"\frac{1}{2}"));
+        check(boxed(r"\boxed{3} and \boxed{"), None);
+        check(boxed(r"\boxed{3} and \boxed{ }"), None);
+        check(boxed("none"), None);
+    }
+
+    #[test]
+    fn tags_and_markers() {
+        check(tag("<answer>a</answer> <answer> b </answer>", "answer"), Some("b"));
+        check(tag("<answer>a</answer> <answer>b", "answer"), None);
+        check(after("#### 3\n#### 42 \nbye", "####"), Some("42"));
+    }
+
+    #[test]
+    fn numbers_lose_their_separators() {
+        check(last_number("first 3, then 1,234.50 dollars."), Some("1234.50"));
+        check(last_number("x = -7."), Some("-7"));
+        check(last_number("10-7"), Some("7"));
+        check(last_number("none"), None);
+    }
+
+    #[test]
+    fn the_named_block_is_preferred() {
+        let text = "```python\na\n```\n```python\nb\n```\n```\nc\n```";
+        check(code_block(text, "python"), Some("b\n"));
+        check(code_block("```\nc\n```", "python"), Some("c\n"));
+        check(code_block("```js\nc\n```", "python"), None);
+        check(code_block("```python\nunfinished", "python"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_a_model_writes_panics(text in "[\\PC\n`{}<>,.0-9-]*") {
+            let _ = (boxed(&text), tag(&text, "answer"), after(&text, "####"));
+            let _ = (last_number(&text), code_block(&text, "python"));
+        }
+    }
+}

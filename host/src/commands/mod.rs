@@ -1,0 +1,31 @@
+//! One file a command.
+
+mod build;
+mod doctor;
+mod inspect;
+mod limits;
+mod new;
+mod reference;
+mod replay;
+mod run;
+
+use crate::{
+    cli::{Cli, Command},
+    context::Context,
+    failure::CommandResult,
+};
+
+pub(crate) fn execute(cli: Cli) -> CommandResult {
+    let context = Context::new(cli.unsafe_no_jail);
+    match cli.command {
+        Command::New(arguments) => new::execute(&arguments),
+        Command::Build(arguments) => build::execute(&context?, &arguments),
+        Command::Run(arguments) => run::execute(&context?, &arguments),
+        Command::Inspect(arguments) => inspect::execute(&context?, &arguments),
+        Command::Replay(arguments) => replay::execute(&context?, &arguments),
+        Command::Limits(arguments) => limits::execute(&arguments),
+        Command::Doctor(arguments) => doctor::execute(&context?, &arguments),
+        Command::Completions(arguments) => reference::completions(&arguments),
+        Command::Man(_) => reference::manual(),
+    }
+}

@@ -1,0 +1,42 @@
+//! Everything that is read from the environment, in one place.
+
+use std::{io::IsTerminal as _, path::PathBuf};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::failure::Failure;
+
+/// Where toolchain, models, native code and builds are kept.
+const CACHE: &str = "WHALE_CACHE";
+/// What is logged, as `tracing` filters are written.
+const LOG: &str = "WHALE_LOG";
+/// The key of an OpenAI-compatible server.
+const KEY: &str = "OPENAI_API_KEY";
+
+/// The folder for everything that is kept between runs.
+pub(crate) fn cache() -> Result<PathBuf, Failure> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folder = variable(CACHE)
+        .map(PathBuf::from)
+        .or_else(|| variable("XDG_CACHE_HOME").map(|base| PathBuf::from(base).join("whale")))
+        .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache/whale")));
+    folder.ok_or_else(|| {
+        Failure::user(anyhow::anyhow!("there is no place for a cache: `HOME` is not set"))
+            .hint(format!("set `{CACHE}` to a folder"))
+    })
+}
+
+/// The key for a model's server.
+pub(crate) fn openai_key() -> Option<String> {
+    std::env::var(KEY).ok().filter(|key| !key.is_empty())
+}
+
+/// Logs to stderr: nothing but warnings, more with `--verbose`, or what `WHALE_LOG` says.
+pub(crate) fn start_log(verbose: bool) {
+    let default = if verbose { "whale_host=debug,whale_runtime=debug,whale_lm=debug" } else { "warn" };
+    let filter =
+        EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
