@@ -167,7 +167,8 @@ pub(crate) fn sandbox_failure(error: SandboxError, path: &Path) -> Failure {
             Failure::infrastructure(error).hint(NO_JAIL)
         }
         SandboxError::PutAside(_) => Failure::harness(error),
-        SandboxError::Compile(CompileError::Io { .. }) | SandboxError::Worker(_) => {
+        SandboxError::Compile(CompileError::Io { .. } | CompileError::Failed(_))
+        | SandboxError::Worker(_) => {
             Failure::infrastructure(error)
         }
     }

@@ -4,7 +4,7 @@ use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command, p
 
 use crate::{
     compile, executor,
-    jail::{self, Policy, Support},
+    jail::{self, JailError, Policy, Support},
     sandbox,
 };
 
@@ -64,13 +64,15 @@ pub fn run(arguments: &[OsString]) -> Option<ExitCode> {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&*error);
-            ExitCode::from(EXIT_ROLE)
+            ExitCode::from(if error.is::<JailError>() { EXIT_JAIL } else { EXIT_ROLE })
         }
     })
 }
 
-/// The exit code of a role that could not be played.
+/// The exit code of a role that failed.
 pub(crate) const EXIT_ROLE: u8 = 70;
+/// The exit code of a role whose jail is not to be had.
+pub(crate) const EXIT_JAIL: u8 = 71;
 
 pub(crate) type RoleResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 

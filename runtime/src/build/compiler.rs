@@ -13,7 +13,7 @@ use crate::{
     files::write_whole,
     jail::{Policy, Resources, Syscalls},
     process::{self, Bounds, Killed},
-    roles::{EXIT_ROLE, Role},
+    roles::{EXIT_JAIL, Role},
 };
 
 /// Where a candidate is copied to and compiled: one place for each folder that candidates come from,
@@ -177,7 +177,7 @@ pub(super) async fn run(
     if finished.killed == Some(Killed::Wall) {
         return Err(BuildError::Limit { hit: limits.hit("build-wall"), messages });
     }
-    if finished.status.code() == Some(i32::from(EXIT_ROLE)) {
+    if finished.status.code() == Some(i32::from(EXIT_JAIL)) {
         return Err(BuildError::Jail(messages));
     }
     if !finished.status.success() {

@@ -18,7 +18,7 @@ use crate::{
     gate::{Refused, Shape},
     limits::LimitHit,
     process::{self, Bounds, Killed, Program},
-    roles::Role,
+    roles::{EXIT_JAIL, EXIT_ROLE, Role},
 };
 
 /// What a module is compiled for.
@@ -60,6 +60,9 @@ pub enum CompileError {
         /// What it said last.
         message: String,
     },
+    /// The compiling process could not do its work, for no fault of the module's.
+    #[error("the compiling process failed: {0}")]
+    Failed(String),
     /// The jail is not to be had here.
     #[error("the compiler's process could not be jailed: {0}")]
     Jail(String),
@@ -158,8 +161,11 @@ impl Compiler {
             None => {}
         }
         let message = String::from_utf8_lossy(&finished.stderr).trim().to_owned();
-        if finished.status.code() == Some(i32::from(crate::roles::EXIT_ROLE)) {
+        if finished.status.code() == Some(i32::from(EXIT_JAIL)) {
             return Err(CompileError::Jail(message));
+        }
+        if finished.status.code() == Some(i32::from(EXIT_ROLE)) {
+            return Err(CompileError::Failed(message));
         }
         let answer = child::read_answer(&finished.stdout).filter(|_| finished.status.success());
         let Some((answer, artifact)) = answer else {

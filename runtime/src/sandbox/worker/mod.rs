@@ -42,6 +42,7 @@ pub(crate) fn worker() -> RoleResult {
     let stdin = std::io::stdin();
     let stream = StdUnixStream::from(stdin.as_fd().try_clone_to_owned()?);
     let hello = read_hello(&stream)?;
+    stream.set_nonblocking(true)?;
     // It makes a socket for signals, which the jail would forbid.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     jail::enter(&hello.policy)?;
@@ -49,7 +50,6 @@ pub(crate) fn worker() -> RoleResult {
     let engine = engine(Purpose::Harness, hello.stack)?;
     let linker = calls::linker(&engine)?;
     let loader = Loader { engine, linker, cache: hello.cache, loaded: HashMap::new() };
-    stream.set_nonblocking(true)?;
     let local = tokio::task::LocalSet::new();
     runtime.block_on(local.run_until(serve(stream, loader)))
 }
