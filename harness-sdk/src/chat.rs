@@ -41,8 +41,13 @@ impl Chat {
             repetition_penalty: None,
             max_tokens: None,
         };
-        let request =
-            Request { prompt, tools: Vec::new(), sampling, stop: Vec::new(), constraint: None };
+        let request = Request {
+            prompt,
+            tools: Vec::new(),
+            sampling,
+            stop: Vec::new(),
+            constraint: None,
+        };
         Self { request }
     }
 
@@ -88,7 +93,12 @@ impl Chat {
 
     fn message(self, role: Role, content: impl Into<String>) -> Self {
         let content = content.into();
-        self.push(Message { role, content, tool_calls: Vec::new(), tool_call_id: None })
+        self.push(Message {
+            role,
+            content,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+        })
     }
 
     /// Adds a message; a raw prompt takes its text at the end.
@@ -155,7 +165,9 @@ impl Chat {
     /// What the host says: a limit, a request that makes no sense, a model that is not there.
     pub fn complete(&self) -> Result<Completion> {
         let mut replies = complete(std::slice::from_ref(self));
-        replies.pop().unwrap_or_else(|| Err(Error::other("the host gave no reply")))
+        replies
+            .pop()
+            .unwrap_or_else(|| Err(Error::other("the host gave no reply")))
     }
 
     /// `n` replies at once, each with a seed of its own.
@@ -175,7 +187,10 @@ impl Chat {
 #[must_use]
 pub fn complete(chats: &[Chat]) -> Vec<Result<Completion>> {
     let requests: Vec<Request> = chats.iter().map(|chat| chat.request.clone()).collect();
-    model::complete(&requests).into_iter().map(|reply| reply.map_err(Error::from)).collect()
+    model::complete(&requests)
+        .into_iter()
+        .map(|reply| reply.map_err(Error::from))
+        .collect()
 }
 
 /// The natural logarithm of each continuation's likelihood after the conversation or raw prompt.

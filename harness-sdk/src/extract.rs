@@ -56,26 +56,46 @@ pub fn last_number(text: &str) -> Option<String> {
         && bytes[start - 1] == b'-'
         && !(start > 1 && bytes[start - 2].is_ascii_alphanumeric());
     let number = text[start..=last_digit].replace(',', "");
-    Some(if negative { format!("-{number}") } else { number })
+    Some(if negative {
+        format!("-{number}")
+    } else {
+        number
+    })
 }
 
 /// The text of the last fenced block that names this language, or of the last that names none.
 #[must_use]
 pub fn code_block<'a>(text: &'a str, language: &str) -> Option<&'a str> {
-    let mut named = None;
-    let mut plain = None;
+    let blocks = || code_blocks(text).filter(|block| !block.code.trim().is_empty());
+    let named = blocks()
+        .filter(|block| block.language.eq_ignore_ascii_case(language))
+        .last();
+    let plain = || blocks().filter(|block| block.language.is_empty()).last();
+    named.or_else(plain).map(|block| block.code)
+}
+
+/// A fenced block of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeBlock<'a> {
+    /// What stands behind the opening fence.
+    pub language: &'a str,
+    /// What stands between the fences.
+    pub code: &'a str,
+}
+
+/// All fenced blocks that are closed, in their order.
+pub fn code_blocks(text: &str) -> impl Iterator<Item = CodeBlock<'_>> {
     let mut rest = text;
-    while let Some((_, after)) = rest.split_once("```") {
-        let (info, body) = after.split_once('\n')?;
-        let Some((code, after)) = body.split_once("```") else { break };
-        match info.trim() {
-            "" => plain = Some(code),
-            info if info.eq_ignore_ascii_case(language) => named = Some(code),
-            _ => {}
-        }
+    std::iter::from_fn(move || {
+        let (_, after) = rest.split_once("```")?;
+        let (language, body) = after.split_once('\n')?;
+        let (code, after) = body.split_once("```")?;
         rest = after;
-    }
-    named.or(plain).filter(|code| !code.trim().is_empty())
+        Some(CodeBlock {
+            language: language.trim(),
+            code,
+        })
+    })
 }
 
 fn non_empty(text: &str) -> Option<String> {
@@ -96,7 +116,10 @@ mod tests {
 
     #[test]
     fn the_last_box_counts() {
-        check(boxed(r"so \boxed{3}, no, \boxed{\frac{1}{2}}."), Some(r"\frac{1}{2}"));
+        check(
+            boxed(r"so \boxed{3}, no, \boxed{\frac{1}{2}}."),
+            Some(r"\frac{1}{2}"),
+        );
         check(boxed(r"\boxed{3} and \boxed{"), None);
         check(boxed(r"\boxed{3} and \boxed{ }"), None);
         check(boxed("none"), None);
@@ -104,14 +127,20 @@ mod tests {
 
     #[test]
     fn tags_and_markers() {
-        check(tag("<answer>a</answer> <answer> b </answer>", "answer"), Some("b"));
+        check(
+            tag("<answer>a</answer> <answer> b </answer>", "answer"),
+            Some("b"),
+        );
         check(tag("<answer>a</answer> <answer>b", "answer"), None);
         check(after("#### 3\n#### 42 \nbye", "####"), Some("42"));
     }
 
     #[test]
     fn numbers_lose_their_separators() {
-        check(last_number("first 3, then 1,234.50 dollars."), Some("1234.50"));
+        check(
+            last_number("first 3, then 1,234.50 dollars."),
+            Some("1234.50"),
+        );
         check(last_number("x = -7."), Some("-7"));
         check(last_number("10-7"), Some("7"));
         check(last_number("none"), None);

@@ -52,7 +52,11 @@ mod tests {
 
     #[test]
     fn values_replace_their_names() {
-        check("Q: {{question}}\nA:", &[("question", "1+1?")], Ok("Q: 1+1?\nA:"));
+        check(
+            "Q: {{question}}\nA:",
+            &[("question", "1+1?")],
+            Ok("Q: 1+1?\nA:"),
+        );
         check("{{ a }}{{b}}\n", &[("a", "x"), ("b", "y")], Ok("xy"));
     }
 
@@ -68,6 +72,10 @@ mod tests {
 
     #[test]
     fn a_missing_value_is_named() {
-        check("{{topic}}", &[], Err(Error::Placeholder("topic".to_owned())));
+        check(
+            "{{topic}}",
+            &[],
+            Err(Error::Placeholder("topic".to_owned())),
+        );
     }
 }

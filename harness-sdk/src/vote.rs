@@ -17,7 +17,11 @@ impl Ballot {
     /// Adds a vote.
     pub fn add(&mut self, answer: impl Into<String>) {
         let answer = answer.into();
-        let key = answer.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        let key = answer
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .to_lowercase();
         match self.counts.iter_mut().find(|(_, known, _)| *known == key) {
             Some((_, _, votes)) => *votes += 1,
             None => self.counts.push((answer, key, 1)),

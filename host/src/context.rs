@@ -30,7 +30,11 @@ impl Context {
                 anyhow::Error::new(error).context("this program does not find itself"),
             )
         })?;
-        Ok(Self { folder: settings::cache()?, program: Program::new(program), unsafe_no_jail })
+        Ok(Self {
+            folder: settings::cache()?,
+            program: Program::new(program),
+            unsafe_no_jail,
+        })
     }
 
     pub(crate) fn toolchain(&self) -> PathBuf {
@@ -52,7 +56,11 @@ impl Context {
     }
 
     pub(crate) fn compiler(&self) -> Result<Compiler, Failure> {
-        Ok(Compiler::new(self.program.clone(), self.cache()?, self.unsafe_no_jail))
+        Ok(Compiler::new(
+            self.program.clone(),
+            self.cache()?,
+            self.unsafe_no_jail,
+        ))
     }
 
     pub(crate) fn builder(&self) -> Result<Builder, Failure> {
@@ -87,7 +95,11 @@ impl Context {
         limits: &Limits,
     ) -> Result<Harness, Failure> {
         let wasm = if path.is_dir() {
-            self.builder()?.build(path, limits).await.map_err(build_failure)?.wasm
+            self.builder()?
+                .build(path, limits)
+                .await
+                .map_err(build_failure)?
+                .wasm
         } else {
             std::fs::read(path).map_err(|error| unreadable(path, error))?
         };
@@ -111,15 +123,15 @@ pub(crate) fn limits(arguments: &LimitArgs) -> Result<Limits, Failure> {
 }
 
 /// A runtime for the commands that wait.
-pub(crate) fn block_on<T>(
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(processors().min(8))
         .enable_all()
         .build()
         .map_err(|error| {
-            Failure::infrastructure(anyhow::Error::new(error).context("no threads could be started"))
+            Failure::infrastructure(
+                anyhow::Error::new(error).context("no threads could be started"),
+            )
         })?;
     runtime.block_on(async {
         tokio::select! {
@@ -160,16 +172,14 @@ const NO_JAIL: &str = "`whale-host doctor` says what this kernel lacks; `--unsaf
 pub(crate) fn sandbox_failure(error: SandboxError, path: &Path) -> Failure {
     let about = format!("`{}`", path.display());
     match &error {
-        SandboxError::Compile(CompileError::Refused(_) | CompileError::Limit(_) | CompileError::Died { .. }) => {
-            Failure::harness(anyhow::Error::new(error).context(about))
-        }
+        SandboxError::Compile(
+            CompileError::Refused(_) | CompileError::Limit(_) | CompileError::Died { .. },
+        ) => Failure::harness(anyhow::Error::new(error).context(about)),
         SandboxError::Compile(CompileError::Jail(_)) => {
             Failure::infrastructure(error).hint(NO_JAIL)
         }
         SandboxError::PutAside(_) => Failure::harness(error),
         SandboxError::Compile(CompileError::Io { .. } | CompileError::Failed(_))
-        | SandboxError::Worker(_) => {
-            Failure::infrastructure(error)
-        }
+        | SandboxError::Worker(_) => Failure::infrastructure(error),
     }
 }

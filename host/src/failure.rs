@@ -35,15 +35,27 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn harness(error: impl Into<anyhow::Error>) -> Self {
-        Self { kind: Kind::Harness, error: error.into(), hint: None }
+        Self {
+            kind: Kind::Harness,
+            error: error.into(),
+            hint: None,
+        }
     }
 
     pub(crate) fn user(error: impl Into<anyhow::Error>) -> Self {
-        Self { kind: Kind::User, error: error.into(), hint: None }
+        Self {
+            kind: Kind::User,
+            error: error.into(),
+            hint: None,
+        }
     }
 
     pub(crate) fn infrastructure(error: impl Into<anyhow::Error>) -> Self {
-        Self { kind: Kind::Infrastructure, error: error.into(), hint: None }
+        Self {
+            kind: Kind::Infrastructure,
+            error: error.into(),
+            hint: None,
+        }
     }
 
     pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Self {

@@ -23,7 +23,9 @@ pub(crate) struct LocalModel {
 
 impl LocalModel {
     pub(crate) fn load(path: &Path) -> Result<Self, LmError> {
-        Ok(Self { model: Arc::new(Model::load(path)?) })
+        Ok(Self {
+            model: Arc::new(Model::load(path)?),
+        })
     }
 
     fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, PortError> {
@@ -56,9 +58,12 @@ impl LocalModel {
         let scored = spawn_blocking(move || {
             let open = || goes.load(Ordering::Relaxed);
             let each = encoded.iter().take_while(|_| open());
-            each.map(|continuation| model.score(&prompt, continuation)).collect::<Result<Vec<_>, _>>()
+            each.map(|continuation| model.score(&prompt, continuation))
+                .collect::<Result<Vec<_>, _>>()
         });
-        let scored = scored.await.map_err(|error| PortError::Infrastructure(error.to_string()))?;
+        let scored = scored
+            .await
+            .map_err(|error| PortError::Infrastructure(error.to_string()))?;
         scored.map_err(port_error)
     }
 }
@@ -109,7 +114,9 @@ impl ChatModel for LocalModel {
     async fn complete(&self, request: ModelRequest<'_>) -> Result<ModelReply, PortError> {
         let asked = request.request;
         if !asked.tools.is_empty() {
-            return Err(PortError::Unavailable("the local model takes no tools".to_owned()));
+            return Err(PortError::Unavailable(
+                "the local model takes no tools".to_owned(),
+            ));
         }
         let prompt = self.encode(&asked.prompt)?;
         match &asked.constraint {
@@ -128,15 +135,20 @@ impl ChatModel for LocalModel {
             min_p: asked.sampling.min_p,
             repetition_penalty: asked.sampling.repetition_penalty,
         };
-        let (stops, seed, most) = (asked.stop.clone(), request.seed, request.max_tokens as usize);
+        let (stops, seed, most) = (
+            asked.stop.clone(),
+            request.seed,
+            request.max_tokens as usize,
+        );
         let going = Going::new();
         let (model, goes, ids) = (Arc::clone(&self.model), going.flag(), prompt.clone());
         let generated = spawn_blocking(move || {
             let go_on = || goes.load(Ordering::Relaxed);
             model.generate(&ids, most, &sampling, &stops, seed, go_on)
         });
-        let generated =
-            generated.await.map_err(|error| PortError::Infrastructure(error.to_string()))?;
+        let generated = generated
+            .await
+            .map_err(|error| PortError::Infrastructure(error.to_string()))?;
         let generated = generated.map_err(port_error)?;
         let completion = Completion {
             text: generated.text,
@@ -152,7 +164,10 @@ impl ChatModel for LocalModel {
             sampled: generated.sampled,
             log_probabilities: generated.log_probabilities,
         };
-        Ok(ModelReply { completion, tokens: Some(tokens) })
+        Ok(ModelReply {
+            completion,
+            tokens: Some(tokens),
+        })
     }
 
     async fn score(
@@ -187,12 +202,18 @@ impl LocalModel {
             finish_reason: FinishReason::Stop,
             usage: usage(read, written),
         };
-        Ok(ModelReply { completion, tokens: None })
+        Ok(ModelReply {
+            completion,
+            tokens: None,
+        })
     }
 }
 
 fn usage(prompt: usize, completion: usize) -> Usage {
-    Usage { prompt_tokens: length(prompt), completion_tokens: length(completion) }
+    Usage {
+        prompt_tokens: length(prompt),
+        completion_tokens: length(completion),
+    }
 }
 
 fn length(tokens: usize) -> u32 {

@@ -34,7 +34,10 @@ pub(crate) fn open(context: &Context, text: &str) -> Result<Arc<dyn ChatModel>, 
 
 fn local(context: &Context, name: &str) -> Result<Arc<dyn ChatModel>, Failure> {
     let file = Path::new(name);
-    let path = if file.extension().is_some_and(|extension| extension == "gguf") {
+    let path = if file
+        .extension()
+        .is_some_and(|extension| extension == "gguf")
+    {
         file.to_owned()
     } else {
         context.models().join(format!("{name}.gguf"))

@@ -39,13 +39,22 @@ pub(crate) fn shown(text: &str) -> String {
 pub(crate) fn table(rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
     };
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| width(column).unwrap_or_default())
+        .collect();
     for row in rows {
         let last = row.len().saturating_sub(1);
         let cells = row.iter().enumerate().map(|(column, cell)| {
-            if column == last { cell.clone() } else { format!("{cell:<w$}", w = widths[column]) }
+            if column == last {
+                cell.clone()
+            } else {
+                format!("{cell:<w$}", w = widths[column])
+            }
         });
         line(cells.collect::<Vec<_>>().join("  ").trim_end());
     }

@@ -21,8 +21,10 @@ pub(crate) fn cache() -> Result<PathBuf, Failure> {
         .or_else(|| variable("XDG_CACHE_HOME").map(|base| PathBuf::from(base).join("whale")))
         .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache/whale")));
     folder.ok_or_else(|| {
-        Failure::user(anyhow::anyhow!("there is no place for a cache: `HOME` is not set"))
-            .hint(format!("set `{CACHE}` to a folder"))
+        Failure::user(anyhow::anyhow!(
+            "there is no place for a cache: `HOME` is not set"
+        ))
+        .hint(format!("set `{CACHE}` to a folder"))
     })
 }
 
@@ -33,10 +35,15 @@ pub(crate) fn openai_key() -> Option<String> {
 
 /// Logs to stderr: nothing but warnings, more with `--verbose`, or what `WHALE_LOG` says.
 pub(crate) fn start_log(verbose: bool) {
-    let default = if verbose { "whale_host=debug,whale_runtime=debug,whale_lm=debug" } else { "warn" };
-    let filter =
-        EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr)
+    let default = if verbose {
+        "whale_host=debug,whale_runtime=debug,whale_lm=debug"
+    } else {
+        "warn"
+    };
+    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
 }

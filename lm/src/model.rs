@@ -58,10 +58,15 @@ impl Model {
     /// When it can't be read, is damaged, or holds a model of another kind.
     pub fn load(path: &Path) -> Result<Self, LmError> {
         let shown = || path.display().to_string();
-        let file = File::open(path).map_err(|error| LmError::Io { path: shown(), error })?;
+        let file = File::open(path).map_err(|error| LmError::Io {
+            path: shown(),
+            error,
+        })?;
         let mut reader = BufReader::new(file);
-        let damaged =
-            |error: candle_core::Error| LmError::Format { path: shown(), message: first_line(&error) };
+        let damaged = |error: candle_core::Error| LmError::Format {
+            path: shown(),
+            message: first_line(&error),
+        };
         let content = Content::read(&mut reader).map_err(damaged)?;
         let architecture = tokenizer::text(&content, "general.architecture")?;
         if architecture != "llama" {
@@ -70,14 +75,27 @@ impl Model {
         let tokenizer = Tokenizer::read(&content)?;
         let (beginning, end) = tokenizer.borders();
         let template = tokenizer::text(&content, "tokenizer.chat_template").ok();
-        let template =
-            template.map(|source| Template::new(source, beginning, end)).transpose()?;
-        let context = content.metadata.get("llama.context_length").and_then(tokenizer::number);
-        let context = context.and_then(|n| usize::try_from(n).ok()).unwrap_or(LONGEST).min(LONGEST);
+        let template = template
+            .map(|source| Template::new(source, beginning, end))
+            .transpose()?;
+        let context = content
+            .metadata
+            .get("llama.context_length")
+            .and_then(tokenizer::number);
+        let context = context
+            .and_then(|n| usize::try_from(n).ok())
+            .unwrap_or(LONGEST)
+            .min(LONGEST);
         let name = tokenizer::text(&content, "general.name").unwrap_or_else(|_| "local".to_owned());
         let weights =
             ModelWeights::from_gguf(content, &mut reader, &Device::Cpu).map_err(damaged)?;
-        Ok(Self { name, weights: Mutex::new(weights), tokenizer, template, context })
+        Ok(Self {
+            name,
+            weights: Mutex::new(weights),
+            tokenizer,
+            template,
+            context,
+        })
     }
 
     /// What the file calls it.
@@ -124,7 +142,10 @@ impl Model {
     fn room(&self, prompt: &[u32]) -> Result<usize, LmError> {
         match self.context.checked_sub(prompt.len()) {
             Some(room) if room > 0 && !prompt.is_empty() => Ok(room),
-            _ => Err(LmError::TooLong { tokens: prompt.len(), limit: self.context }),
+            _ => Err(LmError::TooLong {
+                tokens: prompt.len(),
+                limit: self.context,
+            }),
         }
     }
 
@@ -164,7 +185,11 @@ impl Model {
             seen.push(chosen.token);
             if !stops.is_empty() {
                 let text = self.tokenizer.decode(&generated.sampled)?;
-                if let Some(at) = stops.iter().filter_map(|stop| text.find(stop.as_str())).min() {
+                if let Some(at) = stops
+                    .iter()
+                    .filter_map(|stop| text.find(stop.as_str()))
+                    .min()
+                {
                     generated.text = text[..at].to_owned();
                     generated.reason = StopReason::Stop;
                     return Ok(generated);
@@ -185,7 +210,10 @@ impl Model {
     pub fn score(&self, prompt: &[u32], continuation: &[u32]) -> Result<f64, LmError> {
         if self.room(prompt)? < continuation.len() {
             let tokens = prompt.len() + continuation.len();
-            return Err(LmError::TooLong { tokens, limit: self.context });
+            return Err(LmError::TooLong {
+                tokens,
+                limit: self.context,
+            });
         }
         let mut weights = self.weights();
         weights.clear_kv_cache();
@@ -213,5 +241,10 @@ fn forward(
 
 /// Candle's errors carry a backtrace behind their first line.
 fn first_line(error: &candle_core::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+    error
+        .to_string()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }

@@ -47,15 +47,24 @@ impl Sampling {
             let mut seen = seen.to_vec();
             seen.sort_unstable();
             seen.dedup();
-            for logit in seen.iter().filter_map(|id| index(*id).filter(|id| *id < logits.len())) {
+            for logit in seen
+                .iter()
+                .filter_map(|id| index(*id).filter(|id| *id < logits.len()))
+            {
                 let value = &mut scaled[logit];
-                *value = if *value > 0.0 { *value / penalty } else { *value * penalty };
+                *value = if *value > 0.0 {
+                    *value / penalty
+                } else {
+                    *value * penalty
+                };
             }
         }
         let chosen = if self.temperature <= 0.0 {
             likeliest(&scaled)
         } else {
-            scaled.iter_mut().for_each(|logit| *logit /= self.temperature);
+            scaled
+                .iter_mut()
+                .for_each(|logit| *logit /= self.temperature);
             self.draw(&scaled, random)
         };
         Chosen {
@@ -66,8 +75,11 @@ impl Sampling {
 
     fn draw(&self, logits: &[f32], random: &mut fastrand::Rng) -> usize {
         let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let mut candidates: Vec<(usize, f32)> =
-            logits.iter().map(|logit| (logit - most).exp()).enumerate().collect();
+        let mut candidates: Vec<(usize, f32)> = logits
+            .iter()
+            .map(|logit| (logit - most).exp())
+            .enumerate()
+            .collect();
         // Ties in the order of ids, so that the same logits always give the same order.
         candidates.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         if let Some(k) = self.top_k.filter(|k| *k > 0) {
@@ -105,7 +117,10 @@ fn index(id: u32) -> Option<usize> {
 }
 
 fn likeliest(logits: &[f32]) -> usize {
-    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
+    let best = logits
+        .iter()
+        .enumerate()
+        .max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
     best.map_or(0, |(token, _)| token)
 }
 
@@ -113,7 +128,9 @@ fn likeliest(logits: &[f32]) -> usize {
 pub(crate) fn log_probability(logits: &[f32], token: usize) -> f32 {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = logits.iter().map(|logit| (logit - most).exp()).sum();
-    logits.get(token).map_or(f32::NEG_INFINITY, |logit| logit - most - sum.ln())
+    logits
+        .get(token)
+        .map_or(f32::NEG_INFINITY, |logit| logit - most - sum.ln())
 }
 
 #[cfg(test)]
@@ -124,8 +141,9 @@ mod tests {
 
     fn drawn(sampling: &Sampling) -> Vec<u32> {
         let mut random = fastrand::Rng::with_seed(7);
-        let mut tokens: Vec<u32> =
-            (0..500).map(|_| sampling.choose(&LOGITS, &[], &mut random).token).collect();
+        let mut tokens: Vec<u32> = (0..500)
+            .map(|_| sampling.choose(&LOGITS, &[], &mut random).token)
+            .collect();
         tokens.sort_unstable();
         tokens.dedup();
         tokens
@@ -134,15 +152,43 @@ mod tests {
     #[test]
     fn bounds_leave_the_likeliest() {
         assert_eq!(drawn(&Sampling::default()), [0, 1, 2, 3]);
-        assert_eq!(drawn(&Sampling { temperature: 0.0, ..Sampling::default() }), [1]);
-        assert_eq!(drawn(&Sampling { top_k: Some(2), ..Sampling::default() }), [1, 2]);
-        assert_eq!(drawn(&Sampling { top_p: Some(0.6), ..Sampling::default() }), [1]);
-        assert_eq!(drawn(&Sampling { min_p: Some(0.3), ..Sampling::default() }), [1, 2]);
+        assert_eq!(
+            drawn(&Sampling {
+                temperature: 0.0,
+                ..Sampling::default()
+            }),
+            [1]
+        );
+        assert_eq!(
+            drawn(&Sampling {
+                top_k: Some(2),
+                ..Sampling::default()
+            }),
+            [1, 2]
+        );
+        assert_eq!(
+            drawn(&Sampling {
+                top_p: Some(0.6),
+                ..Sampling::default()
+            }),
+            [1]
+        );
+        assert_eq!(
+            drawn(&Sampling {
+                min_p: Some(0.3),
+                ..Sampling::default()
+            }),
+            [1, 2]
+        );
     }
 
     #[test]
     fn probabilities_are_the_models_own() {
-        let sampling = Sampling { temperature: 0.0, top_k: Some(1), ..Sampling::default() };
+        let sampling = Sampling {
+            temperature: 0.0,
+            top_k: Some(1),
+            ..Sampling::default()
+        };
         let chosen = sampling.choose(&LOGITS, &[], &mut fastrand::Rng::with_seed(1));
         let sum: f32 = LOGITS.iter().map(|logit| logit.exp()).sum();
         assert!((chosen.log_probability - (3.0_f32.exp() / sum).ln()).abs() < 1e-6);
@@ -155,6 +201,11 @@ mod tests {
             repetition_penalty: Some(2.0),
             ..Sampling::default()
         };
-        assert_eq!(sampling.choose(&LOGITS, &[1], &mut fastrand::Rng::with_seed(1)).token, 2);
+        assert_eq!(
+            sampling
+                .choose(&LOGITS, &[1], &mut fastrand::Rng::with_seed(1))
+                .token,
+            2
+        );
     }
 }

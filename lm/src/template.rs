@@ -29,7 +29,8 @@ impl Template {
     pub(crate) fn new(source: String, beginning: String, end: String) -> Result<Self, LmError> {
         let failed = |error: minijinja::Error| LmError::Template(error.to_string());
         let mut environment = Environment::new();
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         // A template is a file's, and files are not trusted: it may not compute for ever.
@@ -37,10 +38,19 @@ impl Template {
         environment.add_function("raise_exception", |message: String| {
             Err::<String, _>(minijinja::Error::new(ErrorKind::InvalidOperation, message))
         });
-        environment.add_template_owned(NAME, source).map_err(failed)?;
-        let template = Self { environment, beginning, end };
-        let trial = [("user", "a"), ("assistant", "b"), ("user", "c")]
-            .map(|(role, content)| ChatMessage { role, content: content.to_owned() });
+        environment
+            .add_template_owned(NAME, source)
+            .map_err(failed)?;
+        let template = Self {
+            environment,
+            beginning,
+            end,
+        };
+        let trial =
+            [("user", "a"), ("assistant", "b"), ("user", "c")].map(|(role, content)| ChatMessage {
+                role,
+                content: content.to_owned(),
+            });
         template.render(&trial)?;
         Ok(template)
     }
@@ -53,7 +63,10 @@ impl Template {
             bos_token => self.beginning,
             eos_token => self.end,
         };
-        let rendered = self.environment.get_template(NAME).and_then(|chat| chat.render(context));
+        let rendered = self
+            .environment
+            .get_template(NAME)
+            .and_then(|chat| chat.render(context));
         rendered.map_err(|error| LmError::Template(error.to_string()))
     }
 }
@@ -69,7 +82,10 @@ mod tests {
     #[test]
     fn a_conversation_is_rendered() {
         let template = Template::new(CHATML.to_owned(), String::new(), String::new()).unwrap();
-        let messages = [ChatMessage { role: "user", content: "hi".to_owned() }];
+        let messages = [ChatMessage {
+            role: "user",
+            content: "hi".to_owned(),
+        }];
         assert_eq!(
             template.render(&messages).unwrap(),
             "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"

@@ -37,13 +37,18 @@ impl Tokenizer {
         let merges = strings(content, "tokenizer.ggml.merges")?
             .into_iter()
             .map(|merge| {
-                let pair = merge.split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned()));
+                let pair = merge
+                    .split_once(' ')
+                    .map(|(a, b)| (a.to_owned(), b.to_owned()));
                 pair.ok_or_else(|| LmError::Tokenizer(format!("`{merge}` is no merge of two")))
             })
             .collect::<Result<Vec<_>, _>>()?;
         let vocabulary: Vocab = texts.iter().cloned().zip(0..).collect();
         let failed = |error: tokenizers::Error| LmError::Tokenizer(error.to_string());
-        let bpe = BPE::builder().vocab_and_merges(vocabulary, merges).build().map_err(failed)?;
+        let bpe = BPE::builder()
+            .vocab_and_merges(vocabulary, merges)
+            .build()
+            .map_err(failed)?;
         let mut inner = Inner::new(bpe);
         inner.with_pre_tokenizer(Some(Sequence::new(vec![
             PreTokenizerWrapper::Digits(Digits::new(true)),
@@ -59,19 +64,35 @@ impl Tokenizer {
             .map(|(token, _)| AddedToken::from(token.clone(), true))
             .collect();
         inner.add_special_tokens(special).map_err(failed)?;
-        let id = |key: &str| content.metadata.get(key).and_then(number).map(|id| id as u32);
+        let id = |key: &str| {
+            content
+                .metadata
+                .get(key)
+                .and_then(number)
+                .map(|id| id as u32)
+        };
         let end = id("tokenizer.ggml.eos_token_id")
             .ok_or_else(|| LmError::Tokenizer("it has no token that ends a turn".to_owned()))?;
-        Ok(Self { inner, end, texts, beginning: id("tokenizer.ggml.bos_token_id") })
+        Ok(Self {
+            inner,
+            end,
+            texts,
+            beginning: id("tokenizer.ggml.bos_token_id"),
+        })
     }
 
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, LmError> {
         let encoding = self.inner.encode_fast(text, false);
-        Ok(encoding.map_err(|error| LmError::Tokenizer(error.to_string()))?.get_ids().to_vec())
+        Ok(encoding
+            .map_err(|error| LmError::Tokenizer(error.to_string()))?
+            .get_ids()
+            .to_vec())
     }
 
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<String, LmError> {
-        self.inner.decode(ids, true).map_err(|error| LmError::Tokenizer(error.to_string()))
+        self.inner
+            .decode(ids, true)
+            .map_err(|error| LmError::Tokenizer(error.to_string()))
     }
 
     /// The texts of the tokens that begin a text and end a turn.
@@ -101,7 +122,9 @@ fn list<'a>(content: &'a Content, key: &str) -> Result<&'a [Value], LmError> {
 
 fn strings(content: &Content, key: &str) -> Result<Vec<String>, LmError> {
     let values = list(content, key)?.iter();
-    values.map(|value| value.to_string().cloned().map_err(|_| missing(key))).collect()
+    values
+        .map(|value| value.to_string().cloned().map_err(|_| missing(key)))
+        .collect()
 }
 
 /// A whole number, however the file stores it.

@@ -3,7 +3,11 @@
 
 #![allow(missing_docs, reason = "the WIT files document these items")]
 #![allow(unreachable_pub, unused_qualifications, reason = "generated code")]
-#![allow(clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
+#![allow(
+    clippy::pedantic,
+    clippy::allow_attributes_without_reason,
+    reason = "generated code"
+)]
 
 wasmtime::component::bindgen!({
     path: ["../harness-sdk/wit", "wit"],

@@ -50,7 +50,10 @@ impl Digest {
     /// The first 8 bytes as a number, for seeds.
     #[must_use]
     pub fn to_u64(&self) -> u64 {
-        self.0.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default()
+        self.0
+            .get(..16)
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+            .unwrap_or_default()
     }
 }
 

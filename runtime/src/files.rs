@@ -9,7 +9,9 @@ use std::{io, path::Path};
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use io::Write as _;
 
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
     let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     file.write_all(bytes)?;
     file.as_file().sync_data()?;

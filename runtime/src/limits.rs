@@ -170,7 +170,8 @@ pub enum LimitError {
 fn nearest(name: &str) -> String {
     let likeness = |limit: &&Limit| (strsim::jaro_winkler(name, limit.name) * 1e6) as u64;
     let best = Limits::table().iter().max_by_key(likeness);
-    best.map(|limit| format!("; did you mean `{}`?", limit.name)).unwrap_or_default()
+    best.map(|limit| format!("; did you mean `{}`?", limit.name))
+        .unwrap_or_default()
 }
 
 fn takes(unit: Unit) -> &'static str {
@@ -191,7 +192,9 @@ impl Limits {
         let (name, value) = setting.split_once('=').ok_or_else(form)?;
         let (name, value) = (name.trim(), value.trim());
         let limit = Self::table().iter().find(|limit| limit.name == name);
-        let limit = limit.ok_or_else(|| LimitError::Unknown { name: name.to_owned() })?;
+        let limit = limit.ok_or_else(|| LimitError::Unknown {
+            name: name.to_owned(),
+        })?;
         let parsed = limit.unit.parse(value).ok_or_else(|| LimitError::Value {
             name: limit.name,
             unit: limit.unit,
@@ -206,7 +209,10 @@ impl Limits {
     /// The error that says that the limit with this name was reached.
     #[must_use]
     pub fn hit(&self, name: &str) -> LimitHit {
-        LimitHit { limit: name.to_owned(), value: self.get(name).unwrap_or_default() }
+        LimitHit {
+            limit: name.to_owned(),
+            value: self.get(name).unwrap_or_default(),
+        }
     }
 }
 
@@ -214,7 +220,9 @@ impl Unit {
     /// Reads a value as people write it.
     #[must_use]
     pub fn parse(self, text: &str) -> Option<u64> {
-        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
         let (number, suffix) = text.split_at(digits);
         let factor = match (self, suffix) {
             (Self::Time, "ms") | (Self::Bytes, "" | "B") | (Self::Fuel | Self::Count, "") => 1,
@@ -238,8 +246,13 @@ impl Unit {
             Self::Time => &[(60_000, "m"), (1_000, "s"), (1, "ms")],
             Self::Fuel | Self::Count => &[(1_000_000_000, "G"), (1_000_000, "M")],
         };
-        let unit = units.iter().find(|(factor, _)| value >= *factor && value.is_multiple_of(*factor));
-        unit.map_or_else(|| value.to_string(), |(factor, name)| format!("{}{name}", value / factor))
+        let unit = units
+            .iter()
+            .find(|(factor, _)| value >= *factor && value.is_multiple_of(*factor));
+        unit.map_or_else(
+            || value.to_string(),
+            |(factor, name)| format!("{}{name}", value / factor),
+        )
     }
 }
 
@@ -247,7 +260,9 @@ impl Eq for LimitHit {}
 
 impl fmt::Display for LimitHit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = Limits::table().iter().find(|limit| limit.name == self.limit);
+        let limit = Limits::table()
+            .iter()
+            .find(|limit| limit.name == self.limit);
         let value = limit.map_or_else(|| self.value.to_string(), |l| l.unit.format(self.value));
         write!(f, "the limit `{}` of {value} was reached", self.limit)
     }
@@ -261,17 +276,28 @@ mod tests {
     fn every_limit_is_read_as_it_is_written() {
         for limit in Limits::table() {
             let mut limits = Limits::default();
-            assert_eq!(limits.get(limit.name), Some(limit.default), "{}", limit.name);
+            assert_eq!(
+                limits.get(limit.name),
+                Some(limit.default),
+                "{}",
+                limit.name
+            );
             let unit = if limit.unit == Unit::Time { "ms" } else { "" };
             limits.set(&format!("{}=7{unit}", limit.name)).unwrap();
             assert_eq!(limits.get(limit.name), Some(7), "{}", limit.name);
-            assert_eq!(limit.unit.parse(&limit.unit.format(limit.default)), Some(limit.default));
+            assert_eq!(
+                limit.unit.parse(&limit.unit.format(limit.default)),
+                Some(limit.default)
+            );
         }
     }
 
     #[track_caller]
     fn refused(setting: &str, expected: &str) {
-        assert_eq!(Limits::default().set(setting).unwrap_err().to_string(), expected);
+        assert_eq!(
+            Limits::default().set(setting).unwrap_err().to_string(),
+            expected
+        );
     }
 
     #[test]
@@ -281,7 +307,10 @@ mod tests {
             "wall=20",
             "`20` is no value for the limit `wall`: it takes a time, such as 500ms, 20s or 2m",
         );
-        refused("wall", "`wall` is not of the form NAME=VALUE, such as wall=20s");
+        refused(
+            "wall",
+            "`wall` is not of the form NAME=VALUE, such as wall=20s",
+        );
         refused(
             "memory=99999999999GiB",
             "`99999999999GiB` is no value for the limit `memory`: it takes bytes, such as 65536, \

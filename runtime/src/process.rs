@@ -91,7 +91,10 @@ pub struct Finished {
 /// # Errors
 /// When it could not be started or waited for.
 pub async fn run(mut command: Command, input: &[u8], bounds: Bounds) -> io::Result<Finished> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn()?;
     let group = child.id();
     let deadline = Instant::now() + bounds.wall;
@@ -121,7 +124,11 @@ pub async fn run(mut command: Command, input: &[u8], bounds: Bounds) -> io::Resu
             end_group(group);
             return Err(error);
         }
-        Err(_) => (Collected::default(), Collected::default(), Some(Killed::Wall)),
+        Err(_) => (
+            Collected::default(),
+            Collected::default(),
+            Some(Killed::Wall),
+        ),
     };
     if out.cut {
         killed = Some(Killed::Output);
@@ -139,7 +146,13 @@ pub async fn run(mut command: Command, input: &[u8], bounds: Bounds) -> io::Resu
     };
     // What the child itself left behind, such as a linker, goes with it.
     end_group(group);
-    Ok(Finished { status, stdout: out.bytes, stderr: err.bytes, stderr_cut: err.cut, killed })
+    Ok(Finished {
+        status,
+        stdout: out.bytes,
+        stderr: err.bytes,
+        stderr_cut: err.cut,
+        killed,
+    })
 }
 
 /// Kills and reaps a child with its whole process group.

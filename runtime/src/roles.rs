@@ -27,7 +27,13 @@ pub enum Role {
 }
 
 impl Role {
-    const ALL: [Self; 5] = [Self::Jail, Self::Probe, Self::Compile, Self::Worker, Self::Executor];
+    const ALL: [Self; 5] = [
+        Self::Jail,
+        Self::Probe,
+        Self::Compile,
+        Self::Worker,
+        Self::Executor,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -44,7 +50,9 @@ impl Role {
 /// own name, and returns the exit code if there is one.
 #[must_use]
 pub fn run(arguments: &[OsString]) -> Option<ExitCode> {
-    let [flag, name, rest @ ..] = arguments else { return None };
+    let [flag, name, rest @ ..] = arguments else {
+        return None;
+    };
     if flag != FLAG {
         return None;
     }
@@ -64,7 +72,11 @@ pub fn run(arguments: &[OsString]) -> Option<ExitCode> {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&*error);
-            ExitCode::from(if error.is::<JailError>() { EXIT_JAIL } else { EXIT_ROLE })
+            ExitCode::from(if error.is::<JailError>() {
+                EXIT_JAIL
+            } else {
+                EXIT_ROLE
+            })
         }
     })
 }
@@ -101,7 +113,10 @@ fn probe() -> RoleResult {
 }
 
 /// Closes what the parent left open for anyone: a helper has its three standard streams.
-#[allow(unsafe_code, reason = "no safe interface closes descriptors that nobody in here owns")]
+#[allow(
+    unsafe_code,
+    reason = "no safe interface closes descriptors that nobody in here owns"
+)]
 fn close_inherited() {
     // SAFETY: this is the first thing that the process does, with one thread and before any file is
     // opened, so that no descriptor above 2 belongs to anything in this program.

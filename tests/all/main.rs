@@ -1,1 +1,15 @@
-fn main(){}
+//! End-to-end tests: they drive the program as a user does, or its sandbox as a host does.
+//!
+//! They need what `cargo xtask setup` makes, and use the cache that it fills.
+
+mod bad_input;
+mod build_jail;
+mod c_guest;
+mod command_line;
+mod determinism;
+mod executor;
+mod harnesses;
+mod hostile;
+mod openai;
+mod repository;
+mod support;

@@ -11,11 +11,10 @@ fn run(task: &Task) -> Result<Answer> {
     let mut chat = Chat::new().user(&*task.prompt);
     for turn in 1..=TURNS {
         let reply = chat.complete()?;
-        let program = extract::first_code_block(&reply.text);
-        if turn == TURNS || program.is_none() {
+        let Some(block) = extract::code_blocks(&reply.text).next().filter(|_| turn < TURNS) else {
             return Ok(Answer::new(extract::boxed(&reply.text).unwrap_or_default()));
-        }
-        let run = code::python(program.unwrap_or_default())?;
+        };
+        let run = code::python(block.code)?;
         chat = chat.reply(&reply).user(observation(&run));
     }
     Ok(Answer::new(""))

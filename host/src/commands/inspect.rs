@@ -65,7 +65,14 @@ pub(crate) fn execute(context: &Context, arguments: &Inspect) -> CommandResult {
         row("module", format!("{} ({kind})", arguments.module.display())),
         row("digest", harness.digest.to_string()),
         row("contract", contract::VERSION.to_owned()),
-        row("size", format!("{} KiB, {} functions", shape.bytes.div_ceil(1024), shape.functions)),
+        row(
+            "size",
+            format!(
+                "{} KiB, {} functions",
+                shape.bytes.div_ceil(1024),
+                shape.functions
+            ),
+        ),
         row(
             "start-up",
             format!(
@@ -76,10 +83,22 @@ pub(crate) fn execute(context: &Context, arguments: &Inspect) -> CommandResult {
             ),
         ),
     ];
-    let may = if abilities.is_empty() { vec!["nothing but compute"] } else { abilities };
+    let may = if abilities.is_empty() {
+        vec!["nothing but compute"]
+    } else {
+        abilities
+    };
     rows.extend(may.iter().map(|ability| row("may", (*ability).to_owned())));
-    rows.push(row("may not", "open files, reach a network, read a real clock or environment".to_owned()));
-    rows.extend(shape.imports.iter().map(|import| row("imports", import.clone())));
+    rows.push(row(
+        "may not",
+        "open files, reach a network, read a real clock or environment".to_owned(),
+    ));
+    rows.extend(
+        shape
+            .imports
+            .iter()
+            .map(|import| row("imports", import.clone())),
+    );
     printer::table(&rows);
     Ok(ExitCode::SUCCESS)
 }
@@ -92,7 +111,10 @@ fn abilities(imports: &[String]) -> Vec<&'static str> {
         ("whale:harness/code", "run programs in the code executor"),
         ("whale:harness/environment", "act in the task's environment"),
         ("whale:harness/log", "write notes into the trace"),
-        ("wasi_snapshot_preview1", "print to a capped sink, read a seeded clock and seeded randomness"),
+        (
+            "wasi_snapshot_preview1",
+            "print to a capped sink, read a seeded clock and seeded randomness",
+        ),
     ]
     .into_iter()
     .filter(|(interface, _)| imports.iter().any(|import| import.starts_with(interface)))

@@ -11,7 +11,11 @@ pub(crate) fn execute(arguments: &LimitsCommand) -> CommandResult {
     let limits = context::limits(&arguments.limits)?;
     let rows = Limits::table().iter().map(|limit| {
         let value = limits.get(limit.name).unwrap_or(limit.default);
-        let origin = if value == limit.default { "default" } else { "flag" };
+        let origin = if value == limit.default {
+            "default"
+        } else {
+            "flag"
+        };
         (limit, value, origin)
     });
     if arguments.json {
@@ -27,7 +31,9 @@ pub(crate) fn execute(arguments: &LimitsCommand) -> CommandResult {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let head = ["LIMIT", "VALUE", "FROM", "FOR", "BOUNDS"].map(str::to_owned).to_vec();
+    let head = ["LIMIT", "VALUE", "FROM", "FOR", "BOUNDS"]
+        .map(str::to_owned)
+        .to_vec();
     let rows = rows.map(|(limit, value, origin)| {
         vec![
             limit.name.to_owned(),

@@ -19,7 +19,10 @@ pub(crate) fn execute(context: &Context, arguments: &Replay) -> CommandResult {
         None => {
             let module = context.cache()?.module(&record.harness.digest);
             if !module.exists() {
-                let error = anyhow!("the module {} is not in the cache", record.harness.digest.short());
+                let error = anyhow!(
+                    "the module {} is not in the cache",
+                    record.harness.digest.short()
+                );
                 return Err(Failure::user(error).hint("name its file with `--harness FILE`"));
             }
             module
@@ -43,6 +46,8 @@ pub(crate) fn execute(context: &Context, arguments: &Replay) -> CommandResult {
             ));
             Ok(ExitCode::SUCCESS)
         }
-        Err(difference) => Err(Failure::harness(anyhow!("the replay differs: {difference}"))),
+        Err(difference) => Err(Failure::harness(anyhow!(
+            "the replay differs: {difference}"
+        ))),
     }
 }

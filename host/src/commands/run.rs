@@ -35,8 +35,17 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> CommandResult {
             true => None,
             false => executor(context, &sandbox, jobs).await?,
         };
-        let ports = Ports { model, search: None, code };
-        let runner = Runner { sandbox: &sandbox, harness: &harness, ports: &ports, arguments };
+        let ports = Ports {
+            model,
+            search: None,
+            code,
+        };
+        let runner = Runner {
+            sandbox: &sandbox,
+            harness: &harness,
+            ports: &ports,
+            arguments,
+        };
         let result = match &arguments.items {
             None => runner.one(spec(arguments, &limits, &items[0], 0)).await,
             Some(_) => runner.many(&items, &limits, jobs).await,
@@ -54,7 +63,10 @@ async fn executor(
 ) -> Result<Option<Arc<dyn whale_runtime::ports::CodeExecutor>>, Failure> {
     let guest = context.python();
     if !guest.exists() {
-        tracing::warn!("no code executor: `{}` is missing; {SET_UP}", guest.display());
+        tracing::warn!(
+            "no code executor: `{}` is missing; {SET_UP}",
+            guest.display()
+        );
         return Ok(None);
     }
     let processes = context::processors().min(jobs);
@@ -65,7 +77,9 @@ async fn executor(
         processes,
         context.unsafe_no_jail,
     );
-    let executor = executor.await.map_err(|error| Failure::infrastructure(error).hint(SET_UP))?;
+    let executor = executor
+        .await
+        .map_err(|error| Failure::infrastructure(error).hint(SET_UP))?;
     Ok(Some(Arc::new(executor)))
 }
 
@@ -85,10 +99,17 @@ fn items(arguments: &Run) -> Result<Vec<Item>, Failure> {
         if prompt.trim().is_empty() {
             return Err(Failure::user(anyhow!("`--prompt` is empty")));
         }
-        return Ok(vec![Item { id: "prompt".to_owned(), prompt, fields: BTreeMap::new() }]);
+        return Ok(vec![Item {
+            id: "prompt".to_owned(),
+            prompt,
+            fields: BTreeMap::new(),
+        }]);
     };
     let text = fs::read_to_string(path).map_err(|error| context::unreadable(path, error))?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
     let items = lines.map(|(number, line)| {
         serde_json::from_str(line).map_err(|error| {
             let place = format!("line {} of `{}` is no item", number + 1, path.display());
@@ -160,7 +181,8 @@ impl Runner<'_> {
         let total = items.len() as u64 * u64::from(rollouts);
         let bar = ProgressBar::new(total).with_style(style());
         let specs = items.iter().enumerate().flat_map(|(index, item)| {
-            (0..rollouts).map(move |rollout| (index, rollout, spec(self.arguments, limits, item, rollout)))
+            (0..rollouts)
+                .map(move |rollout| (index, rollout, spec(self.arguments, limits, item, rollout)))
         });
         let mut records = stream::iter(specs)
             .map(async |(index, rollout, spec)| (index, rollout, self.episode(spec).await))
@@ -172,14 +194,18 @@ impl Runner<'_> {
             if let Some(folder) = folder {
                 // Ids come from a file and are no file names.
                 let name = format!("{index:06}-{rollout:03}.json");
-                record.write(&folder.join(name)).map_err(Failure::infrastructure)?;
+                record
+                    .write(&folder.join(name))
+                    .map_err(Failure::infrastructure)?;
             }
             kinds.push(kind(&record.outcome));
             bar.inc(1);
             bar.suspend(|| printer::line(&summary(&record).to_string()));
         }
         bar.finish_and_clear();
-        Ok(exit(kinds.into_iter().flatten().max_by_key(|kind| kind.code())))
+        Ok(exit(
+            kinds.into_iter().flatten().max_by_key(|kind| kind.code()),
+        ))
     }
 }
 
@@ -198,7 +224,10 @@ fn kind(outcome: &Outcome) -> Option<Kind> {
 }
 
 fn worst<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>) -> Option<Kind> {
-    outcomes.into_iter().filter_map(kind).max_by_key(|kind| kind.code())
+    outcomes
+        .into_iter()
+        .filter_map(kind)
+        .max_by_key(|kind| kind.code())
 }
 
 fn exit(worst: Option<Kind>) -> ExitCode {

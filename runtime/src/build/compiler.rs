@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use super::{BuildError, Builder, source::{ENTRY, Files}};
+use super::{
+    BuildError, Builder,
+    source::{ENTRY, Files},
+};
 use crate::{
     Digest, Limits,
     files::write_whole,
@@ -30,7 +33,9 @@ fn failed(what: &str) -> impl FnOnce(io::Error) -> BuildError {
 
 impl Place {
     pub(super) fn open(builds: &Path, candidate: &Path) -> Result<Self, BuildError> {
-        let candidate = candidate.canonicalize().map_err(failed("the harness's folder is gone"))?;
+        let candidate = candidate
+            .canonicalize()
+            .map_err(failed("the harness's folder is gone"))?;
         let name = Digest::of(candidate.as_os_str().as_encoded_bytes());
         let folder = builds.join(name.short());
         let open = || -> io::Result<File> {
@@ -42,13 +47,18 @@ impl Place {
             Ok(lock)
         };
         let lock = open().map_err(failed("the folder for builds could not be used"))?;
-        Ok(Self { folder, _lock: lock })
+        Ok(Self {
+            folder,
+            _lock: lock,
+        })
     }
 
     /// The module that was built of exactly this, if it is still there.
     pub(super) fn built(&self, key: &Digest) -> Option<Vec<u8>> {
         let known = fs::read_to_string(self.folder.join("key")).ok()?;
-        (known == key.as_str()).then(|| fs::read(self.folder.join("built.wasm")).ok()).flatten()
+        (known == key.as_str())
+            .then(|| fs::read(self.folder.join("built.wasm")).ok())
+            .flatten()
     }
 
     /// Keeps a module that has passed the gate, where the compiler can't write.
@@ -140,22 +150,55 @@ pub(super) async fn run(
     };
     let mut command = builder.program.command(Role::Jail);
     command
-        .arg(serde_json::to_string(&policy).map_err(|error| BuildError::Io {
-            what: "the jail's policy could not be written".to_owned(),
-            error: error.into(),
-        })?)
+        .arg(
+            serde_json::to_string(&policy).map_err(|error| BuildError::Io {
+                what: "the jail's policy could not be written".to_owned(),
+                error: error.into(),
+            })?,
+        )
         .arg(&toolchain.rustc)
-        .args(["--crate-name", "harness", "--crate-type", "cdylib", "--edition", "2024"])
-        .args(["--target", "wasm32-wasip1", "-C", "opt-level=1", "-C", "panic=abort"])
-        .args(["-C", "codegen-units=16", "-C", "strip=debuginfo", "--color", "never"])
+        .args([
+            "--crate-name",
+            "harness",
+            "--crate-type",
+            "cdylib",
+            "--edition",
+            "2024",
+        ])
+        .args([
+            "--target",
+            "wasm32-wasip1",
+            "-C",
+            "opt-level=1",
+            "-C",
+            "panic=abort",
+        ])
+        .args([
+            "-C",
+            "codegen-units=16",
+            "-C",
+            "strip=debuginfo",
+            "--color",
+            "never",
+        ])
         .arg("-C")
         .arg(flag("incremental=", &incremental))
         .arg("-C")
         .arg(flag("linker=", &toolchain.linker))
-        .args(toolchain.link_args.iter().map(|argument| format!("-Clink-arg={argument}")))
+        .args(
+            toolchain
+                .link_args
+                .iter()
+                .map(|argument| format!("-Clink-arg={argument}")),
+        )
         .arg("--extern")
         .arg(flag("whale_harness=", &toolchain.sdk))
-        .args(toolchain.dependencies.iter().map(|folder| flag("-Ldependency=", folder)))
+        .args(
+            toolchain
+                .dependencies
+                .iter()
+                .map(|folder| flag("-Ldependency=", folder)),
+        )
         .args(["--emit", "link,dep-info", "--out-dir"])
         .arg(&out)
         .arg(ENTRY)
@@ -165,7 +208,11 @@ pub(super) async fn run(
         command.arg("--sysroot").arg(sysroot);
     }
     let kept = usize::try_from(limits.build_output).unwrap_or(usize::MAX);
-    let bounds = Bounds { wall, stdout: 64 << 10, stderr: kept };
+    let bounds = Bounds {
+        wall,
+        stdout: 64 << 10,
+        stderr: kept,
+    };
     let finished = process::run(command, &[], bounds)
         .await
         .map_err(failed("the compiler could not be run"))?;
@@ -175,7 +222,10 @@ pub(super) async fn run(
         messages.push_str("\n… (cut: see the limit `build-output`)\n");
     }
     if finished.killed == Some(Killed::Wall) {
-        return Err(BuildError::Limit { hit: limits.hit("build-wall"), messages });
+        return Err(BuildError::Limit {
+            hit: limits.hit("build-wall"),
+            messages,
+        });
     }
     if finished.status.code() == Some(i32::from(EXIT_JAIL)) {
         return Err(BuildError::Jail(messages));
@@ -185,7 +235,10 @@ pub(super) async fn run(
             || messages.contains("memory allocation of")
             || messages.contains("LLVM ERROR: out of memory");
         return Err(if out_of_memory {
-            BuildError::Limit { hit: limits.hit("build-memory"), messages }
+            BuildError::Limit {
+                hit: limits.hit("build-memory"),
+                messages,
+            }
         } else {
             BuildError::Compiler { messages }
         });
@@ -208,14 +261,22 @@ fn check_reads(info: &str) -> Result<(), BuildError> {
     for line in info.lines() {
         if let Some(variable) = line.strip_prefix("# env-dep:") {
             let name = variable.split('=').next().unwrap_or_default();
-            return Err(BuildError::ReadEnvironment { name: name.to_owned() });
+            return Err(BuildError::ReadEnvironment {
+                name: name.to_owned(),
+            });
         }
         // A line `file:` for each file that was read, besides the one of the module.
-        let Some(path) = line.strip_suffix(':') else { continue };
-        let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        let Some(path) = line.strip_suffix(':') else {
+            continue;
+        };
+        let inside = Path::new(path)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
         // `include_str!("../prompts/a.txt")` in `src/lib.rs` is read as `src/../prompts/a.txt`.
         if !inside && !stays_inside(Path::new(path)) {
-            return Err(BuildError::ReadOutside { path: path.to_owned() });
+            return Err(BuildError::ReadOutside {
+                path: path.to_owned(),
+            });
         }
     }
     Ok(())
@@ -246,14 +307,27 @@ mod tests {
     fn check(info: &str, refused: Option<&str>) {
         let error = check_reads(info).err().map(|error| error.to_string());
         assert_eq!(error.is_some(), refused.is_some(), "{error:?}");
-        assert!(error.unwrap_or_default().contains(refused.unwrap_or_default()));
+        assert!(
+            error
+                .unwrap_or_default()
+                .contains(refused.unwrap_or_default())
+        );
     }
 
     #[test]
     fn only_the_candidates_own_files_may_be_read() {
-        check("/out/h.wasm: src/lib.rs\n\nsrc/lib.rs:\nsrc/../prompts/a.txt:\n", None);
-        check("/out/h.wasm: src/lib.rs\n\n/usr/lib/os-release:\n", Some("/usr/lib/os-release"));
+        check(
+            "/out/h.wasm: src/lib.rs\n\nsrc/lib.rs:\nsrc/../prompts/a.txt:\n",
+            None,
+        );
+        check(
+            "/out/h.wasm: src/lib.rs\n\n/usr/lib/os-release:\n",
+            Some("/usr/lib/os-release"),
+        );
         check("x: y\n\nsrc/../../../other/src/lib.rs:\n", Some("other"));
-        check("x: y\n\nsrc/lib.rs:\n\n# env-dep:HOME=/root\n", Some("`HOME`"));
+        check(
+            "x: y\n\nsrc/lib.rs:\n\n# env-dep:HOME=/root\n",
+            Some("`HOME`"),
+        );
     }
 }

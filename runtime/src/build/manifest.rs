@@ -50,9 +50,13 @@ impl Manifest {
         if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) {
             return Err(ManifestError::Name(name.escape_debug().to_string()));
         }
-        let ours = contract::VERSION.rsplit_once('.').map_or("", |(minor, _)| minor);
+        let ours = contract::VERSION
+            .rsplit_once('.')
+            .map_or("", |(minor, _)| minor);
         if manifest.contract != ours {
-            return Err(ManifestError::Contract(manifest.contract.escape_debug().to_string()));
+            return Err(ManifestError::Contract(
+                manifest.contract.escape_debug().to_string(),
+            ));
         }
         Ok(manifest)
     }

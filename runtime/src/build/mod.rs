@@ -56,7 +56,9 @@ pub enum BuildError {
         path: String,
     },
     /// The harness asked for a variable of the environment.
-    #[error("the harness reads the environment variable `{name}` at compile time; it may read none")]
+    #[error(
+        "the harness reads the environment variable `{name}` at compile time; it may read none"
+    )]
     ReadEnvironment {
         /// Which.
         name: String,
@@ -78,7 +80,11 @@ pub enum BuildError {
 }
 
 fn said(messages: &str) -> String {
-    if messages.trim().is_empty() { String::new() } else { format!("; it had said:\n\n{messages}") }
+    if messages.trim().is_empty() {
+        String::new()
+    } else {
+        format!("; it had said:\n\n{messages}")
+    }
 }
 
 /// A harness that was built.
@@ -138,7 +144,14 @@ impl Builder {
         if !cached {
             place.keep(&key, &wasm)?;
         }
-        Ok(Built { wasm, source, manifest, shape, warnings, cached })
+        Ok(Built {
+            wasm,
+            source,
+            manifest,
+            shape,
+            warnings,
+            cached,
+        })
     }
 }
 

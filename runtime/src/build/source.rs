@@ -73,26 +73,37 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn manifest(&self) -> &str {
-        let bytes = self.all.get(Path::new(MANIFEST)).map_or(&[][..], Vec::as_slice);
+        let bytes = self
+            .all
+            .get(Path::new(MANIFEST))
+            .map_or(&[][..], Vec::as_slice);
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
     pub(super) fn digest(&self) -> Digest {
-        let parts = self.all.iter().flat_map(|(path, bytes)| {
-            [path.as_os_str().as_encoded_bytes(), bytes.as_slice()]
-        });
+        let parts = self
+            .all
+            .iter()
+            .flat_map(|(path, bytes)| [path.as_os_str().as_encoded_bytes(), bytes.as_slice()]);
         Digest::of_parts(parts)
     }
 }
 
 /// Reads `harness.toml`, `src/` and `prompts/` of a folder; nothing else in it is looked at.
 pub(super) fn read(folder: &Path, limits: &Limits) -> Result<Files, SourceError> {
-    let missing =
-        |missing| SourceError::Missing { folder: folder.display().to_string(), missing };
+    let missing = |missing| SourceError::Missing {
+        folder: folder.display().to_string(),
+        missing,
+    };
     if !folder.join(MANIFEST).exists() {
         return Err(missing(MANIFEST));
     }
-    let mut reader = Reader { root: folder, limits, files: Files::default(), bytes: 0 };
+    let mut reader = Reader {
+        root: folder,
+        limits,
+        files: Files::default(),
+        bytes: 0,
+    };
     reader.file(Path::new(MANIFEST))?;
     for name in FOLDERS {
         if fs::symlink_metadata(folder.join(name)).is_ok() {
@@ -118,7 +129,10 @@ impl Reader<'_> {
         if depth > DEPTH {
             return Err(SourceError::Deep(shown));
         }
-        let failed = |error| SourceError::Io { path: shown.clone(), error };
+        let failed = |error| SourceError::Io {
+            path: shown.clone(),
+            error,
+        };
         let full = self.root.join(path);
         if !fs::symlink_metadata(&full).map_err(failed)?.is_dir() {
             return Err(SourceError::NotPlain(shown));
@@ -128,7 +142,11 @@ impl Reader<'_> {
             let name = entry.file_name();
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
             let Some(name) = name.to_str().filter(|name| name.chars().all(plain)) else {
-                let name = path.join(&name).to_string_lossy().escape_debug().to_string();
+                let name = path
+                    .join(&name)
+                    .to_string_lossy()
+                    .escape_debug()
+                    .to_string();
                 return Err(SourceError::Name(name));
             };
             let inner = path.join(name);
@@ -143,7 +161,10 @@ impl Reader<'_> {
 
     fn file(&mut self, path: &Path) -> Result<(), SourceError> {
         let shown = path.display().to_string();
-        let failed = |error| SourceError::Io { path: shown.clone(), error };
+        let failed = |error| SourceError::Io {
+            path: shown.clone(),
+            error,
+        };
         let full = self.root.join(path);
         let metadata = fs::symlink_metadata(&full).map_err(failed)?;
         if !metadata.is_file() {
@@ -151,7 +172,10 @@ impl Reader<'_> {
         }
         // Looked at before it is read: a file may be larger than memory.
         self.bytes = self.bytes.saturating_add(metadata.len());
-        let over = |limit| SourceError::Limit { hit: self.limits.hit(limit), path: shown.clone() };
+        let over = |limit| SourceError::Limit {
+            hit: self.limits.hit(limit),
+            path: shown.clone(),
+        };
         if self.bytes > self.limits.source_bytes {
             return Err(over("source-bytes"));
         }
@@ -160,7 +184,10 @@ impl Reader<'_> {
         }
         let bytes = fs::read(&full).map_err(failed)?;
         if let Err(error) = std::str::from_utf8(&bytes) {
-            return Err(SourceError::NotText { path: shown, at: error.valid_up_to() });
+            return Err(SourceError::NotText {
+                path: shown,
+                at: error.valid_up_to(),
+            });
         }
         self.files.all.insert(path.to_owned(), bytes);
         Ok(())

@@ -57,10 +57,12 @@ impl Toolchain {
     /// When the set-up has not been run, or something is gone.
     pub fn read(path: &Path) -> Result<Self, ToolchainError> {
         let name = || path.display().to_string();
-        let text =
-            std::fs::read(path).map_err(|_| ToolchainError::Missing(name()))?;
-        let toolchain: Self = serde_json::from_slice(&text)
-            .map_err(|error| ToolchainError::Form { path: name(), message: error.to_string() })?;
+        let text = std::fs::read(path).map_err(|_| ToolchainError::Missing(name()))?;
+        let toolchain: Self =
+            serde_json::from_slice(&text).map_err(|error| ToolchainError::Form {
+                path: name(),
+                message: error.to_string(),
+            })?;
         if let Some(gone) = toolchain.parts().find(|part| !part.exists()) {
             return Err(ToolchainError::Gone(gone.display().to_string()));
         }

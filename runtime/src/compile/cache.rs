@@ -23,7 +23,10 @@ impl Cache {
     /// # Errors
     /// When it can't be made, or belongs to or is open to anyone else.
     pub fn open(folder: PathBuf) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)?;
         let metadata = fs::metadata(&folder)?;
         let owner = nix::unistd::geteuid().as_raw();
         if metadata.uid() != owner || metadata.permissions().mode() & 0o077 != 0 {
@@ -59,7 +62,10 @@ impl Cache {
     /// Keeps native code; the file that says that it is there comes last.
     pub(super) fn store(&self, key: &Digest, shape: &Shape, artifact: &[u8]) -> io::Result<()> {
         write_whole(&self.artifact(key), artifact)?;
-        write_whole(&self.folder.join(format!("{key}.json")), &serde_json::to_vec(shape)?)
+        write_whole(
+            &self.folder.join(format!("{key}.json")),
+            &serde_json::to_vec(shape)?,
+        )
     }
 
     /// Keeps a module under its digest, for replays.
@@ -68,7 +74,11 @@ impl Cache {
     /// When it can't be written.
     pub fn keep_module(&self, digest: &Digest, wasm: &[u8]) -> io::Result<()> {
         let path = self.module(digest);
-        if path.exists() { Ok(()) } else { write_whole(&path, wasm) }
+        if path.exists() {
+            Ok(())
+        } else {
+            write_whole(&path, wasm)
+        }
     }
 
     /// The file of the module with this digest.

@@ -58,8 +58,10 @@ pub(crate) fn child() -> RoleResult {
         file_bytes: None,
         descriptors: Some(32),
     };
-    let policy =
-        Policy { unsafe_no_jail: request.unsafe_no_jail, ..Policy::compute(resources) };
+    let policy = Policy {
+        unsafe_no_jail: request.unsafe_no_jail,
+        ..Policy::compute(resources)
+    };
     jail::enter(&policy)?;
 
     let (answer, artifact) = match request.purpose {
@@ -86,11 +88,7 @@ pub(crate) fn child() -> RoleResult {
     Ok(())
 }
 
-fn harness(
-    wasm: &[u8],
-    purpose: Purpose,
-    limits: &Limits,
-) -> Result<(Shape, Vec<u8>), Refused> {
+fn harness(wasm: &[u8], purpose: Purpose, limits: &Limits) -> Result<(Shape, Vec<u8>), Refused> {
     let shape = gate::check(wasm, limits)?;
     let component = match shape.kind {
         Kind::Component => wasm.to_vec(),
@@ -100,7 +98,9 @@ fn harness(
             component
         }
     };
-    let misfit = |error: wasmtime::Error| Refused::Contract { message: format!("{error:#}") };
+    let misfit = |error: wasmtime::Error| Refused::Contract {
+        message: format!("{error:#}"),
+    };
     if purpose == Purpose::CheckOnly {
         return Ok((shape, Vec::new()));
     }

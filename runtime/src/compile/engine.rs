@@ -34,13 +34,20 @@ pub(crate) fn engine(purpose: Purpose, stack: u64) -> wasmtime::Result<Engine> {
     config.cranelift_nan_canonicalization(true);
     match purpose {
         Purpose::Harness | Purpose::CheckOnly => {
-            let stack = usize::try_from(stack).unwrap_or(usize::MAX).clamp(64 << 10, 64 << 20);
-            config.consume_fuel(true).max_wasm_stack(stack).async_stack_size(stack + (256 << 10));
+            let stack = usize::try_from(stack)
+                .unwrap_or(usize::MAX)
+                .clamp(64 << 10, 64 << 20);
+            config
+                .consume_fuel(true)
+                .max_wasm_stack(stack)
+                .async_stack_size(stack + (256 << 10));
         }
         // Neither fuel nor epochs: they cost a third of its speed, and a program that goes on for
         // too long is ended with its process.
         Purpose::Executor => {
-            config.max_wasm_stack(EXECUTOR_STACK).async_stack_size(EXECUTOR_STACK + (1 << 20));
+            config
+                .max_wasm_stack(EXECUTOR_STACK)
+                .async_stack_size(EXECUTOR_STACK + (1 << 20));
         }
     }
     Engine::new(&config)
@@ -54,5 +61,9 @@ pub(super) fn key(module: &Digest, purpose: Purpose) -> Digest {
     }
     let configuration = hasher.finish().to_le_bytes();
     let kind = format!("{purpose:?} contract {}", crate::contract::VERSION);
-    Digest::of_parts([module.as_str().as_bytes(), &configuration[..], kind.as_bytes()])
+    Digest::of_parts([
+        module.as_str().as_bytes(),
+        &configuration[..],
+        kind.as_bytes(),
+    ])
 }

@@ -77,7 +77,11 @@ pub enum CompileError {
 }
 
 fn said(message: &str) -> String {
-    if message.is_empty() { String::new() } else { format!("; it said: {message}") }
+    if message.is_empty() {
+        String::new()
+    } else {
+        format!("; it said: {message}")
+    }
 }
 
 /// Compiles modules through a cache.
@@ -92,7 +96,11 @@ impl Compiler {
     /// Takes the program that plays the compiling role and the cache for what it makes.
     #[must_use]
     pub fn new(program: Program, cache: Cache, unsafe_no_jail: bool) -> Self {
-        Self { program, cache, unsafe_no_jail }
+        Self {
+            program,
+            cache,
+            unsafe_no_jail,
+        }
     }
 
     /// Where native code is kept.
@@ -117,10 +125,15 @@ impl Compiler {
             return Ok(Compiled { module, key, shape });
         }
         let (shape, artifact) = self.make(wasm, purpose, limits).await?;
-        self.cache.store(&key, &shape, &artifact).map_err(|error| CompileError::Io {
-            what: format!("native code could not be kept in `{}`", self.cache.folder().display()),
-            error,
-        })?;
+        self.cache
+            .store(&key, &shape, &artifact)
+            .map_err(|error| CompileError::Io {
+                what: format!(
+                    "native code could not be kept in `{}`",
+                    self.cache.folder().display()
+                ),
+                error,
+            })?;
         Ok(Compiled { module, key, shape })
     }
 
@@ -170,7 +183,10 @@ impl Compiler {
         let answer = child::read_answer(&finished.stdout).filter(|_| finished.status.success());
         let Some((answer, artifact)) = answer else {
             let last = message.lines().last().unwrap_or_default().to_owned();
-            return Err(CompileError::Died { status: finished.status.to_string(), message: last });
+            return Err(CompileError::Died {
+                status: finished.status.to_string(),
+                message: last,
+            });
         };
         Ok((answer?, artifact.to_vec()))
     }

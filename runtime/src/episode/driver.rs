@@ -10,7 +10,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{Call, FORMAT, HarnessId, Outcome, Record, Responder, Spec, Stop, Times};
 use crate::{
     Limits, contract,
-    sandbox::{Ended, Event, Harness, How, Sandbox, SandboxError, Start, Ticket, ToWorker, WorkerUse},
+    sandbox::{
+        Ended, Event, Harness, How, Sandbox, SandboxError, Start, Ticket, ToWorker, WorkerUse,
+    },
 };
 
 /// How long a cancelled episode may take to stop before its worker is killed: a guest that is in
@@ -28,29 +30,43 @@ pub async fn run(
     model: String,
     responder: &mut dyn Responder,
 ) -> Result<Record, SandboxError> {
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs());
     let begin = Instant::now();
     let deadline = begin + Duration::from_millis(spec.limits.wall);
 
     let mut attempt = Attempt::new(begin, deadline);
-    let mut end = attempt.run(sandbox.ticket(harness).await?, harness, &spec, responder).await?;
+    let mut end = attempt
+        .run(sandbox.ticket(harness).await?, harness, &spec, responder)
+        .await?;
     let mut starts = 1;
     if matches!(end, End::Died(_)) {
         // Another episode may have killed the worker: alone, only this one can.
         responder.restart();
         attempt = Attempt::new(begin, deadline);
-        end = attempt.run(sandbox.solo_ticket().await?, harness, &spec, responder).await?;
+        end = attempt
+            .run(sandbox.solo_ticket().await?, harness, &spec, responder)
+            .await?;
         starts = 2;
     }
     let (outcome, ended) = match end {
         End::Ended(ended) => (outcome(&ended.how, &spec.limits), Some(ended)),
-        End::Wall(ended) => (Outcome::Limit { hit: spec.limits.hit("wall") }, ended),
+        End::Wall(ended) => (
+            Outcome::Limit {
+                hit: spec.limits.hit("wall"),
+            },
+            ended,
+        ),
         End::Stopped(Stop::Infrastructure(message), ended) => {
             (Outcome::Infrastructure { message }, ended)
         }
-        End::Stopped(Stop::Diverged(message), ended) => {
-            (Outcome::Infrastructure { message: format!("not a replay: {message}") }, ended)
-        }
+        End::Stopped(Stop::Diverged(message), ended) => (
+            Outcome::Infrastructure {
+                message: format!("not a replay: {message}"),
+            },
+            ended,
+        ),
         End::Died(how) => {
             sandbox.blame(harness);
             (Outcome::KilledWorker { how }, None)
@@ -61,7 +77,12 @@ pub async fn run(
         |ended| (ended.used, ended.stdout, ended.stderr),
     );
     let took = micros(begin.elapsed());
-    let times = Times { started, took, calls: attempt.times, starts };
+    let times = Times {
+        started,
+        took,
+        calls: attempt.times,
+        starts,
+    };
     Ok(Record {
         format: FORMAT,
         harness: HarnessId {
@@ -108,22 +129,30 @@ pub async fn measure(
         fields: Vec::new(),
         limits: limits.clone(),
     };
-    ticket.send(&ToWorker::Start(Box::new(start(&ticket, harness, &spec, true))))?;
+    ticket.send(&ToWorker::Start(Box::new(start(
+        &ticket, harness, &spec, true,
+    ))))?;
     let wall = Duration::from_millis(limits.wall);
     match timeout(wall, ticket.events.recv()).await {
-        Ok(Some(Event::Done(Ended { how: How::Answered(_), used, .. }))) => Ok(Ok(Measured {
+        Ok(Some(Event::Done(Ended {
+            how: How::Answered(_),
+            used,
+            ..
+        }))) => Ok(Ok(Measured {
             fuel: used.fuel_start,
             memory: used.memory,
             table_elements: used.table_elements,
         })),
         Ok(Some(Event::Done(ended))) => Ok(Err(outcome(&ended.how, limits))),
         Ok(Some(Event::Died(how))) => Ok(Err(Outcome::KilledWorker { how })),
-        Ok(Some(Event::Call(_)) | None) => {
-            Err(SandboxError::Worker("a worker spoke out of turn".to_owned()))
-        }
+        Ok(Some(Event::Call(_)) | None) => Err(SandboxError::Worker(
+            "a worker spoke out of turn".to_owned(),
+        )),
         Err(_) => {
             ticket.kill_worker("a harness did not start in time").await;
-            Ok(Err(Outcome::Limit { hit: limits.hit("wall") }))
+            Ok(Err(Outcome::Limit {
+                hit: limits.hit("wall"),
+            }))
         }
     }
 }
@@ -149,7 +178,9 @@ fn outcome(how: &How, limits: &Limits) -> Outcome {
         How::GaveUp(message) => Outcome::GaveUp { message },
         How::Limit(hit) => Outcome::Limit { hit },
         How::Trapped(trap) => Outcome::Trapped { trap },
-        How::Cancelled => Outcome::Limit { hit: limits.hit("wall") },
+        How::Cancelled => Outcome::Limit {
+            hit: limits.hit("wall"),
+        },
         How::NotLoaded(message) => Outcome::Infrastructure {
             message: format!("the native code could not be loaded: {message}"),
         },
@@ -157,8 +188,14 @@ fn outcome(how: &How, limits: &Limits) -> Outcome {
 }
 
 fn used(worker: &WorkerUse, responder: &dyn Responder) -> BTreeMap<String, u64> {
-    let WorkerUse { fuel_start, fuel, memory, table_elements, output_bytes, output_writes } =
-        *worker;
+    let WorkerUse {
+        fuel_start,
+        fuel,
+        memory,
+        table_elements,
+        output_bytes,
+        output_writes,
+    } = *worker;
     let worker = [
         ("fuel-start", fuel_start),
         ("fuel", fuel),
@@ -189,7 +226,12 @@ struct Attempt {
 
 impl Attempt {
     fn new(begin: Instant, deadline: Instant) -> Self {
-        Self { begin, deadline, calls: Vec::new(), times: Vec::new() }
+        Self {
+            begin,
+            deadline,
+            calls: Vec::new(),
+            times: Vec::new(),
+        }
     }
 
     async fn run(
@@ -199,7 +241,9 @@ impl Attempt {
         spec: &Spec,
         responder: &mut dyn Responder,
     ) -> Result<End, SandboxError> {
-        ticket.send(&ToWorker::Start(Box::new(start(&ticket, harness, spec, false))))?;
+        ticket.send(&ToWorker::Start(Box::new(start(
+            &ticket, harness, spec, false,
+        ))))?;
         loop {
             let event = match timeout_at(self.deadline, ticket.events.recv()).await {
                 Ok(Some(event)) => event,
@@ -219,11 +263,19 @@ impl Attempt {
                 Ok(Err(stop)) => return Ok(End::Stopped(stop, cancel(&mut ticket).await)),
                 Err(_) => return Ok(End::Wall(cancel(&mut ticket).await)),
             };
-            let reply = ToWorker::Reply { episode: ticket.episode, reply: response.reply };
+            let reply = ToWorker::Reply {
+                episode: ticket.episode,
+                reply: response.reply,
+            };
             ticket.send(&reply)?;
             if let ToWorker::Reply { reply, .. } = reply {
-                self.calls.push(Call { call, reply, tokens: response.tokens });
-                self.times.push((micros(asked), micros(self.begin.elapsed() - asked)));
+                self.calls.push(Call {
+                    call,
+                    reply,
+                    tokens: response.tokens,
+                });
+                self.times
+                    .push((micros(asked), micros(self.begin.elapsed() - asked)));
             }
         }
     }
@@ -231,7 +283,11 @@ impl Attempt {
 
 /// Stops an episode; what it had used and written is kept if its worker still says so.
 async fn cancel(ticket: &mut Ticket<'_>) -> Option<Ended> {
-    ticket.send(&ToWorker::Cancel { episode: ticket.episode }).ok()?;
+    ticket
+        .send(&ToWorker::Cancel {
+            episode: ticket.episode,
+        })
+        .ok()?;
     let ended = timeout(GRACE, async {
         while let Some(event) = ticket.events.recv().await {
             match event {
@@ -246,7 +302,9 @@ async fn cancel(ticket: &mut Ticket<'_>) -> Option<Ended> {
     match ended {
         Ok(ended) => ended,
         Err(_) => {
-            ticket.kill_worker("an episode ran past its wall clock and did not stop").await;
+            ticket
+                .kill_worker("an episode ran past its wall clock and did not stop")
+                .await;
             None
         }
     }

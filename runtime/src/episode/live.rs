@@ -23,7 +23,12 @@ impl<'a> Live<'a> {
     /// A responder for this episode.
     #[must_use]
     pub fn new(spec: &'a Spec, ports: &'a Ports) -> Self {
-        Self { spec, ports, environment: None, meter: Meter::new(&spec.limits) }
+        Self {
+            spec,
+            ports,
+            environment: None,
+            meter: Meter::new(&spec.limits),
+        }
     }
 
     /// Gives the episode an environment to act in.
@@ -45,21 +50,33 @@ impl<'a> Live<'a> {
         }
         let admitted: Vec<Result<(), HostError>> = requests
             .iter()
-            .map(|request| self.meter.check(request).and_then(|()| self.meter.model_call()))
+            .map(|request| {
+                self.meter
+                    .check(request)
+                    .and_then(|()| self.meter.model_call())
+            })
             .collect();
         let running = admitted.iter().filter(|admitted| admitted.is_ok()).count();
         let meter = &self.meter;
-        let replies = requests.iter().zip(admitted).enumerate().map(
-            async |(index, (request, admitted))| {
-                if let Err(refused) = admitted {
-                    return Ok(Err(refused));
-                }
-                let max_tokens = meter.reply_tokens(request.sampling.max_tokens, running);
-                let seed = self.spec.call_seed(number, index);
-                let request = ModelRequest { request, max_tokens, seed, deadline };
-                refusal(self.ports.model.complete(request).await)
-            },
-        );
+        let replies =
+            requests
+                .iter()
+                .zip(admitted)
+                .enumerate()
+                .map(async |(index, (request, admitted))| {
+                    if let Err(refused) = admitted {
+                        return Ok(Err(refused));
+                    }
+                    let max_tokens = meter.reply_tokens(request.sampling.max_tokens, running);
+                    let seed = self.spec.call_seed(number, index);
+                    let request = ModelRequest {
+                        request,
+                        max_tokens,
+                        seed,
+                        deadline,
+                    };
+                    refusal(self.ports.model.complete(request).await)
+                });
         let mut completions = Vec::with_capacity(requests.len());
         let mut tokens = Vec::with_capacity(requests.len());
         for reply in join_all(replies).await {
@@ -84,11 +101,15 @@ impl<'a> Live<'a> {
         let model = &self.ports.model;
         Ok(match call {
             HostCall::Complete(_) => unreachable!("`respond` sends completions elsewhere"),
-            HostCall::Score { prompt, continuations } => {
-                let admitted = self
-                    .meter
-                    .batch(continuations.len())
-                    .and_then(|()| continuations.iter().try_for_each(|_| self.meter.model_call()));
+            HostCall::Score {
+                prompt,
+                continuations,
+            } => {
+                let admitted = self.meter.batch(continuations.len()).and_then(|()| {
+                    continuations
+                        .iter()
+                        .try_for_each(|_| self.meter.model_call())
+                });
                 HostReply::Score(match admitted {
                     Ok(()) => refusal(model.score(prompt, continuations, deadline).await)?,
                     Err(error) => Err(error),
@@ -99,15 +120,21 @@ impl<'a> Live<'a> {
             }
             HostCall::ContextLimit => HostReply::ContextLimit(refusal(model.context_limit())?),
             HostCall::Remaining => HostReply::Remaining(self.meter.left()),
-            HostCall::Query { text, k } => HostReply::Query(match self.tool(&self.ports.search, "search") {
-                Ok(search) => refusal(search.query(text, *k, deadline).await)?,
-                Err(error) => Err(error),
-            }),
+            HostCall::Query { text, k } => {
+                HostReply::Query(match self.tool(&self.ports.search, "search") {
+                    Ok(search) => refusal(search.query(text, *k, deadline).await)?,
+                    Err(error) => Err(error),
+                })
+            }
             HostCall::Open(id) => HostReply::Open(match self.tool(&self.ports.search, "search") {
                 Ok(search) => refusal(search.open(id, deadline).await)?,
                 Err(error) => Err(error),
             }),
-            HostCall::Execute { language, source, stdin } => {
+            HostCall::Execute {
+                language,
+                source,
+                stdin,
+            } => {
                 let limits = self.meter.limits();
                 let bounds = CodeLimits::of(limits, self.spec.guest_seed(), deadline);
                 let too_long = source.len().max(stdin.len()) as u64 > limits.code_source;
@@ -142,14 +169,17 @@ impl<'a> Live<'a> {
         'a: 'p,
     {
         let port = port.as_deref();
-        let port = port.ok_or_else(|| HostError::Unavailable(format!("this task has no {what}")))?;
+        let port =
+            port.ok_or_else(|| HostError::Unavailable(format!("this task has no {what}")))?;
         self.meter.tool_call()?;
         Ok(port)
     }
 
     fn act(&mut self) -> Result<&mut dyn Environment, HostError> {
         let Some(environment) = &mut self.environment else {
-            return Err(HostError::Unavailable("this task has no environment".to_owned()));
+            return Err(HostError::Unavailable(
+                "this task has no environment".to_owned(),
+            ));
         };
         self.meter.tool_call()?;
         Ok(&mut **environment)
@@ -166,14 +196,20 @@ impl Responder for Live<'_> {
     ) -> Result<Response, Stop> {
         let size = |value: Result<usize, _>| value.map_or(u64::MAX, |size: usize| size as u64);
         if let Err(hit) = self.meter.bytes(size(serialized_size(call))) {
-            return Ok(Response { reply: refuse(call, HostError::Limit(hit)), tokens: Vec::new() });
+            return Ok(Response {
+                reply: refuse(call, HostError::Limit(hit)),
+                tokens: Vec::new(),
+            });
         }
         let (reply, tokens) = match call {
             HostCall::Complete(requests) => self.complete(number, requests, deadline).await?,
             call => (self.answer(call, deadline).await?, Vec::new()),
         };
         if let Err(hit) = self.meter.bytes(size(serialized_size(&reply))) {
-            return Ok(Response { reply: refuse(call, HostError::Limit(hit)), tokens });
+            return Ok(Response {
+                reply: refuse(call, HostError::Limit(hit)),
+                tokens,
+            });
         }
         Ok(Response { reply, tokens })
     }

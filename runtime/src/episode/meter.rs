@@ -62,7 +62,9 @@ impl Meter {
             model_calls: limits.model_calls.saturating_sub(self.model_calls),
             tool_calls: limits.tool_calls.saturating_sub(self.tool_calls),
             prompt_tokens: limits.prompt_tokens.saturating_sub(self.prompt_tokens),
-            completion_tokens: limits.completion_tokens.saturating_sub(self.completion_tokens),
+            completion_tokens: limits
+                .completion_tokens
+                .saturating_sub(self.completion_tokens),
         }
     }
 

@@ -159,7 +159,10 @@ impl Record {
     /// # Errors
     /// When the file can't be written.
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
-        let failed = |error| RecordError::Io { path: path.display().to_string(), error };
+        let failed = |error| RecordError::Io {
+            path: path.display().to_string(),
+            error,
+        };
         let mut json = serde_json::to_vec_pretty(self).map_err(|error| failed(error.into()))?;
         json.push(b'\n');
         write_whole(path, &json).map_err(failed)
@@ -176,12 +179,20 @@ impl Record {
         }
 
         let name = || path.display().to_string();
-        let json =
-            std::fs::read(path).map_err(|error| RecordError::Io { path: name(), error })?;
-        let no_record = |error| RecordError::Format { path: name(), error };
+        let json = std::fs::read(path).map_err(|error| RecordError::Io {
+            path: name(),
+            error,
+        })?;
+        let no_record = |error| RecordError::Format {
+            path: name(),
+            error,
+        };
         let Version { format } = serde_json::from_slice(&json).map_err(no_record)?;
         if format != FORMAT {
-            return Err(RecordError::Version { path: name(), found: format });
+            return Err(RecordError::Version {
+                path: name(),
+                found: format,
+            });
         }
         serde_json::from_slice(&json).map_err(no_record)
     }

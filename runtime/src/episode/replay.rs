@@ -68,7 +68,11 @@ pub async fn replay(
             given: harness.digest.to_string(),
         }));
     }
-    let mut recorded = Recorded { calls: &record.calls, next: 0, diverged: None };
+    let mut recorded = Recorded {
+        calls: &record.calls,
+        next: 0,
+        diverged: None,
+    };
     let spec = record.spec.clone();
     let again = run(sandbox, harness, spec, record.model.clone(), &mut recorded).await?;
     Ok(match recorded.diverged.take() {
@@ -91,14 +95,26 @@ fn compare(record: &Record, again: &Record) -> Result<(), Difference> {
         let (made, recorded) = (again.calls.len(), record.calls.len());
         return Err(Difference::FewerCalls { made, recorded });
     }
-    let ending = |record: &Record| (record.outcome.clone(), record.stdout.clone(), record.stderr.clone());
+    let ending = |record: &Record| {
+        (
+            record.outcome.clone(),
+            record.stdout.clone(),
+            record.stderr.clone(),
+        )
+    };
     if ending(again) != ending(record) {
         let show = |record: &Record| format!("{:?}", ending(record));
-        return Err(Difference::Outcome { replayed: show(again), recorded: show(record) });
+        return Err(Difference::Outcome {
+            replayed: show(again),
+            recorded: show(record),
+        });
     }
     let fuel = |record: &Record| record.used.get("fuel").copied().unwrap_or_default();
     if fuel(again) != fuel(record) {
-        return Err(Difference::Fuel { replayed: fuel(again), recorded: fuel(record) });
+        return Err(Difference::Fuel {
+            replayed: fuel(again),
+            recorded: fuel(record),
+        });
     }
     Ok(())
 }
@@ -121,12 +137,18 @@ impl Responder for Recorded<'_> {
         match expected.filter(|expected| expected.call == *call) {
             Some(expected) => {
                 self.next = number + 1;
-                Ok(Response { reply: expected.reply.clone(), tokens: expected.tokens.clone() })
+                Ok(Response {
+                    reply: expected.reply.clone(),
+                    tokens: expected.tokens.clone(),
+                })
             }
             None => {
                 let recorded = expected.map_or("none".to_owned(), |call| brief(&call.call));
-                let difference =
-                    format!("call {} is {}; the record has {recorded}", number + 1, brief(call));
+                let difference = format!(
+                    "call {} is {}; the record has {recorded}",
+                    number + 1,
+                    brief(call)
+                );
                 self.diverged = Some(difference.clone());
                 Err(Stop::Diverged(difference))
             }

@@ -99,12 +99,18 @@ impl Executor {
     }
 
     fn take_idle(&self) -> Option<Process> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
     }
 
     fn give_back(&self, process: Process) {
         if process.programs < RECYCLE {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(process);
+            self.idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(process);
         }
     }
 
@@ -117,9 +123,14 @@ impl Executor {
         }
         let start = Process::start(&self.program, &self.artifact, self.unsafe_no_jail);
         let started = timeout(LOAD, start).await;
-        started.map_err(|_| "it did not load in time".to_owned()).flatten().map_err(|error| {
-            PortError::Infrastructure(format!("the code executor could not be started: {error}"))
-        })
+        started
+            .map_err(|_| "it did not load in time".to_owned())
+            .flatten()
+            .map_err(|error| {
+                PortError::Infrastructure(format!(
+                    "the code executor could not be started: {error}"
+                ))
+            })
     }
 }
 
@@ -148,7 +159,10 @@ impl CodeExecutor for Executor {
             memory: limits.memory,
             output: limits.output,
         };
-        let mut printed = Printed { left: limits.output, ..Printed::default() };
+        let mut printed = Printed {
+            left: limits.output,
+            ..Printed::default()
+        };
         let deadline = Instant::now() + limits.wall;
         let ended = timeout_at(deadline, process.run(&job, &mut printed)).await;
         let status = match ended {
@@ -166,7 +180,11 @@ impl CodeExecutor for Executor {
             }
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Execution { status, stdout: text(printed.stdout), stderr: text(printed.stderr) })
+        Ok(Execution {
+            status,
+            stdout: text(printed.stdout),
+            stderr: text(printed.stderr),
+        })
     }
 }
 
@@ -180,7 +198,9 @@ struct Printed {
 
 impl Printed {
     fn room(&mut self, bytes: &[u8]) -> usize {
-        let kept = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let kept = bytes
+            .len()
+            .min(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= kept as u64;
         kept
     }
@@ -211,14 +231,28 @@ impl Process {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        let resources = Resources { descriptors: Some(32), ..Resources::default() };
+        let resources = Resources {
+            descriptors: Some(32),
+            ..Resources::default()
+        };
         let policy = Policy {
             read: vec![artifact.to_owned()],
             unsafe_no_jail,
             ..Policy::compute(resources)
         };
-        let mut process = Self { child, to, from: FrameReader::new(from), programs: 0 };
-        process.send(&Hello { policy, artifact: artifact.to_owned() }).await.map_err(failed)?;
+        let mut process = Self {
+            child,
+            to,
+            from: FrameReader::new(from),
+            programs: 0,
+        };
+        process
+            .send(&Hello {
+                policy,
+                artifact: artifact.to_owned(),
+            })
+            .await
+            .map_err(failed)?;
         match process.from.next().await {
             Ok(Some(Said::Ready)) => Ok(process),
             Ok(_) => Err("its process ended while it loaded".to_owned()),

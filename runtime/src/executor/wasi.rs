@@ -186,74 +186,106 @@ fn long(memory: &mut [u8], at: u32) -> Result<u64> {
 
 /// Defines what the interpreter imports and this system has.
 pub(super) fn define(linker: &mut Linker<Run>) -> Result<()> {
-    linker.func_wrap("executor", "source", |mut caller: Call<'_>, to: u32, room: u32| {
-        let (memory, run) = parts(&mut caller)?;
-        let length = run.source.len().min(room as usize);
-        put(memory, to, &run.source[..length])?;
-        Ok(u32::try_from(run.source.len())?)
-    })?;
+    linker.func_wrap(
+        "executor",
+        "source",
+        |mut caller: Call<'_>, to: u32, room: u32| {
+            let (memory, run) = parts(&mut caller)?;
+            let length = run.source.len().min(room as usize);
+            put(memory, to, &run.source[..length])?;
+            Ok(u32::try_from(run.source.len())?)
+        },
+    )?;
     linker.func_wrap("executor", "seed", |caller: Call<'_>| caller.data().seed)?;
 
     let wasi = "wasi_snapshot_preview1";
     for sizes in ["args_sizes_get", "environ_sizes_get"] {
-        linker.func_wrap(wasi, sizes, |mut caller: Call<'_>, count: u32, bytes: u32| {
-            let (memory, _) = parts(&mut caller)?;
-            put(memory, count, &[0; 4])?;
-            put(memory, bytes, &[0; 4])?;
-            Ok(SUCCESS)
-        })?;
+        linker.func_wrap(
+            wasi,
+            sizes,
+            |mut caller: Call<'_>, count: u32, bytes: u32| {
+                let (memory, _) = parts(&mut caller)?;
+                put(memory, count, &[0; 4])?;
+                put(memory, bytes, &[0; 4])?;
+                Ok(SUCCESS)
+            },
+        )?;
     }
     for list in ["args_get", "environ_get"] {
         linker.func_wrap(wasi, list, |_: u32, _: u32| SUCCESS)?;
     }
     linker.func_wrap(wasi, "sched_yield", || SUCCESS)?;
-    linker.func_wrap(wasi, "clock_res_get", |mut caller: Call<'_>, _: u32, to: u32| {
-        put(parts(&mut caller)?.0, to, &1_000_u64.to_le_bytes())?;
-        Ok(SUCCESS)
-    })?;
-    linker.func_wrap(wasi, "clock_time_get", |mut caller: Call<'_>, _: u32, _: u64, to: u32| {
-        let (memory, run) = parts(&mut caller)?;
-        put(memory, to, &run.tick().to_le_bytes())?;
-        Ok(SUCCESS)
-    })?;
-    linker.func_wrap(wasi, "random_get", |mut caller: Call<'_>, to: u32, length: u32| {
-        let (memory, run) = parts(&mut caller)?;
-        for chunk in slice(memory, to, length)?.chunks_mut(8) {
-            chunk.copy_from_slice(&run.next_random().to_le_bytes()[..chunk.len()]);
-        }
-        Ok(SUCCESS)
-    })?;
-    linker.func_wrap(wasi, "fd_fdstat_get", |mut caller: Call<'_>, fd: u32, to: u32| {
-        if fd > 2 {
-            return Ok(BAD_DESCRIPTOR);
-        }
-        // A character device that may be read and written.
-        let mut status = [0; 24];
-        status[0] = 2;
-        status[8] = 66;
-        put(parts(&mut caller)?.0, to, &status)?;
-        Ok(SUCCESS)
-    })?;
-    linker.func_wrap(wasi, "fd_filestat_get", |mut caller: Call<'_>, fd: u32, to: u32| {
-        if fd > 2 {
-            return Ok(BAD_DESCRIPTOR);
-        }
-        // A character device, of no size and no date.
-        let mut status = [0; 64];
-        status[16] = 2;
-        put(parts(&mut caller)?.0, to, &status)?;
-        Ok(SUCCESS)
-    })?;
+    linker.func_wrap(
+        wasi,
+        "clock_res_get",
+        |mut caller: Call<'_>, _: u32, to: u32| {
+            put(parts(&mut caller)?.0, to, &1_000_u64.to_le_bytes())?;
+            Ok(SUCCESS)
+        },
+    )?;
+    linker.func_wrap(
+        wasi,
+        "clock_time_get",
+        |mut caller: Call<'_>, _: u32, _: u64, to: u32| {
+            let (memory, run) = parts(&mut caller)?;
+            put(memory, to, &run.tick().to_le_bytes())?;
+            Ok(SUCCESS)
+        },
+    )?;
+    linker.func_wrap(
+        wasi,
+        "random_get",
+        |mut caller: Call<'_>, to: u32, length: u32| {
+            let (memory, run) = parts(&mut caller)?;
+            for chunk in slice(memory, to, length)?.chunks_mut(8) {
+                chunk.copy_from_slice(&run.next_random().to_le_bytes()[..chunk.len()]);
+            }
+            Ok(SUCCESS)
+        },
+    )?;
+    linker.func_wrap(
+        wasi,
+        "fd_fdstat_get",
+        |mut caller: Call<'_>, fd: u32, to: u32| {
+            if fd > 2 {
+                return Ok(BAD_DESCRIPTOR);
+            }
+            // A character device that may be read and written.
+            let mut status = [0; 24];
+            status[0] = 2;
+            status[8] = 66;
+            put(parts(&mut caller)?.0, to, &status)?;
+            Ok(SUCCESS)
+        },
+    )?;
+    linker.func_wrap(
+        wasi,
+        "fd_filestat_get",
+        |mut caller: Call<'_>, fd: u32, to: u32| {
+            if fd > 2 {
+                return Ok(BAD_DESCRIPTOR);
+            }
+            // A character device, of no size and no date.
+            let mut status = [0; 64];
+            status[16] = 2;
+            put(parts(&mut caller)?.0, to, &status)?;
+            Ok(SUCCESS)
+        },
+    )?;
     linker.func_wrap(wasi, "fd_seek", |fd: u32, _: i64, _: u32, _: u32| {
         if fd > 2 { BAD_DESCRIPTOR } else { NO_SEEK }
     })?;
     linker.func_wrap(wasi, "fd_write", write)?;
     linker.func_wrap(wasi, "fd_read", read)?;
     linker.func_wrap(wasi, "poll_oneoff", sleep)?;
-    linker.func_wrap(wasi, "proc_exit", |mut caller: Call<'_>, code: u32| -> Result<()> {
-        caller.data_mut().exited = Some(code);
-        bail!("the program exited")
-    })?;
+    linker.func_wrap(
+        wasi,
+        "proc_exit",
+        |mut caller: Call<'_>, code: u32| -> Result<()> {
+            caller.data_mut().exited = Some(code);
+            bail!("the program exited")
+        },
+    )?;
     Ok(())
 }
 
@@ -261,11 +293,17 @@ pub(super) fn define(linker: &mut Linker<Run>) -> Result<()> {
 /// descriptor is named, with "bad descriptor".
 pub(super) fn define_absent(linker: &mut Linker<Run>, module: &Module) -> Result<()> {
     for import in module.imports() {
-        let ExternType::Func(ty) = import.ty() else { continue };
+        let ExternType::Func(ty) = import.ty() else {
+            continue;
+        };
         if import.module() != "wasi_snapshot_preview1" || is_defined(import.name()) {
             continue;
         }
-        let code = if import.name().starts_with("fd_") { BAD_DESCRIPTOR } else { NOT_SUPPORTED };
+        let code = if import.name().starts_with("fd_") {
+            BAD_DESCRIPTOR
+        } else {
+            NOT_SUPPORTED
+        };
         let ty = FuncType::new(module.engine(), ty.params(), [ValType::I32]);
         linker.func_new(import.module(), import.name(), ty, move |_, _, results| {
             results[0] = Val::I32(code);
@@ -347,7 +385,11 @@ fn sleep(mut caller: Call<'_>, wanted: u32, events: u32, count: u32, happened: u
         let user_data = long(memory, at)?;
         let timeout = long(memory, at.wrapping_add(24))?;
         let absolute = slice(memory, at.wrapping_add(40), 1)?[0] & ABSOLUTE != 0;
-        let until = if absolute { timeout } else { run.clock.saturating_add(timeout) };
+        let until = if absolute {
+            timeout
+        } else {
+            run.clock.saturating_add(timeout)
+        };
         run.clock = run.clock.max(until);
         let mut event = [0; 32];
         event[..8].copy_from_slice(&user_data.to_le_bytes());

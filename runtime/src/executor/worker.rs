@@ -29,7 +29,9 @@ const STACK_MARGIN: usize = 8 << 20;
 
 pub(crate) fn worker() -> RoleResult {
     let mut stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let Some(hello) = read::<Hello>(&mut stream)? else { return Ok(()) };
+    let Some(hello) = read::<Hello>(&mut stream)? else {
+        return Ok(());
+    };
     jail::enter(&hello.policy)?;
     let engine = engine(Purpose::Executor, 0)?;
     let module = deserialize(&engine, &hello.artifact)?;
@@ -48,7 +50,9 @@ pub(crate) fn worker() -> RoleResult {
             }
             Ok(())
         })?;
-    serving.join().unwrap_or_else(|_| Err("the executor's thread panicked".into()))
+    serving
+        .join()
+        .unwrap_or_else(|_| Err("the executor's thread panicked".into()))
 }
 
 fn run(
@@ -58,17 +62,44 @@ fn run(
 ) -> wasmtime::Result<Status> {
     let state = Run::of_job(job, move |fd, bytes| {
         let bytes = bytes.to_vec();
-        send(&mut stream, &if fd == 1 { Said::Stdout(bytes) } else { Said::Stderr(bytes) })
+        send(
+            &mut stream,
+            &if fd == 1 {
+                Said::Stdout(bytes)
+            } else {
+                Said::Stderr(bytes)
+            },
+        )
     });
     let mut store = Store::new(interpreter.module().engine(), state);
     store.limiter(|run| run);
     let outcome = interpreter.instantiate(&mut store).and_then(|instance| {
-        instance.get_typed_func::<(), u32>(&mut store, "execute")?.call(&mut store, ())
+        instance
+            .get_typed_func::<(), u32>(&mut store, "execute")?
+            .call(&mut store, ())
     });
     Ok(match (outcome, store.data()) {
-        (Ok(0), _) | (Err(_), Run { exited: Some(0), .. }) => Status::Ok,
-        (_, Run { ended: Some(status), .. }) => *status,
-        (Ok(_), _) | (Err(_), Run { exited: Some(_), .. }) => Status::Error,
+        (Ok(0), _)
+        | (
+            Err(_),
+            Run {
+                exited: Some(0), ..
+            },
+        ) => Status::Ok,
+        (
+            _,
+            Run {
+                ended: Some(status),
+                ..
+            },
+        ) => *status,
+        (Ok(_), _)
+        | (
+            Err(_),
+            Run {
+                exited: Some(_), ..
+            },
+        ) => Status::Error,
         (Err(error), _) => {
             let deep = matches!(error.downcast_ref(), Some(Trap::StackOverflow));
             let message = if deep {

@@ -16,7 +16,9 @@ pub(super) fn check_world(shape: &Shape) -> Result<(), Refused> {
         check_interface(import, import, true)?;
     }
     if !shape.exports.iter().any(|export| export == "run") {
-        return Err(Refused::World { exports: shape.exports.clone() });
+        return Err(Refused::World {
+            exports: shape.exports.clone(),
+        });
     }
     Ok(())
 }
@@ -31,7 +33,10 @@ pub fn componentise(module: &[u8]) -> Result<Vec<u8>, Refused> {
     let (_, metadata) = wit_component::metadata::decode(module)
         .map_err(|error| misfit(format!("its component type can't be read: {error:#}")))?;
     let world = &metadata.resolve.worlds[metadata.world];
-    if !world.exports.keys().any(|key| matches!(key, wit_parser::WorldKey::Name(name) if name == "run"))
+    if !world
+        .exports
+        .keys()
+        .any(|key| matches!(key, wit_parser::WorldKey::Name(name) if name == "run"))
     {
         return Err(misfit(
             "it says of no function that it is the entry point `run`; was it built against the \
@@ -39,7 +44,9 @@ pub fn componentise(module: &[u8]) -> Result<Vec<u8>, Refused> {
                 .to_owned(),
         ));
     }
-    let adapter = adapter().as_ref().map_err(|message| misfit(message.clone()))?;
+    let adapter = adapter()
+        .as_ref()
+        .map_err(|message| misfit(message.clone()))?;
     ComponentEncoder::default()
         .module(module)
         .and_then(|encoder| encoder.adapter("wasi_snapshot_preview1", adapter))

@@ -54,7 +54,9 @@ pub fn check(bytes: &[u8], limits: &Limits) -> Result<Shape, Refused> {
         return Err(Refused::Limit(limits.hit("module-bytes")));
     }
     if !bytes.starts_with(b"\0asm") {
-        return Err(Refused::NotWasm { starts: module::printable(bytes) });
+        return Err(Refused::NotWasm {
+            starts: module::printable(bytes),
+        });
     }
     let shape = walk::walk(bytes, limits)?;
     match shape.kind {

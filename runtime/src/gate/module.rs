@@ -12,21 +12,21 @@ pub(super) fn check_imports(shape: &Shape) -> Result<(), Refused> {
             return Ok(());
         }
         // `interface@version/function`
-        let interface = import.rsplit_once('/').map_or(import.as_str(), |(interface, _)| interface);
+        let interface = import
+            .rsplit_once('/')
+            .map_or(import.as_str(), |(interface, _)| interface);
         check_interface(interface, import, false)
     })
 }
 
 /// Checks the name of an imported interface, such as `whale:harness/model@0.1.0`.
-pub(super) fn check_interface(
-    interface: &str,
-    import: &str,
-    adapted: bool,
-) -> Result<(), Refused> {
+pub(super) fn check_interface(interface: &str, import: &str, adapted: bool) -> Result<(), Refused> {
     let (name, version) = interface.split_once('@').unwrap_or((interface, ""));
     let known = contract::INTERFACES.contains(&name) || (adapted && name == contract::SYSTEM);
     if !known {
-        return Err(Refused::Import { name: printable(import.as_bytes()) });
+        return Err(Refused::Import {
+            name: printable(import.as_bytes()),
+        });
     }
     if version != contract::VERSION {
         let (found, import) = (printable(version.as_bytes()), printable(import.as_bytes()));

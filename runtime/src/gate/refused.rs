@@ -26,7 +26,10 @@ pub enum Refused {
     #[error("{0}")]
     Limit(LimitHit),
     /// It imports something that no harness may.
-    #[error("it imports `{name}`, which no harness may; what it may import: {}", allowed())]
+    #[error(
+        "it imports `{name}`, which no harness may; what it may import: {}",
+        allowed()
+    )]
     Import {
         /// The module and name, or the interface.
         name: String,
@@ -67,12 +70,18 @@ fn list(names: &[impl AsRef<str>]) -> String {
     if names.is_empty() {
         return "nothing".to_owned();
     }
-    let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
+    let quoted: Vec<String> = names
+        .iter()
+        .map(|name| format!("`{}`", name.as_ref()))
+        .collect();
     quoted.join(", ")
 }
 
 impl From<wasmparser::BinaryReaderError> for Refused {
     fn from(error: wasmparser::BinaryReaderError) -> Self {
-        Self::Invalid { message: error.message().to_owned(), offset: error.offset() as u64 }
+        Self::Invalid {
+            message: error.message().to_owned(),
+            offset: error.offset() as u64,
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! One pass over a module or a component: counts, bounds, validation.
 
 use wasmparser::{
-    ComponentTypeRef, Encoding, FuncValidatorAllocations, FunctionBody, Operator, Parser, Payload, TypeBounds,
-    TypeRef, ValidPayload, Validator, WasmFeatures,
+    ComponentTypeRef, Encoding, FuncValidatorAllocations, FunctionBody, Operator, Parser, Payload,
+    TypeBounds, TypeRef, ValidPayload, Validator, WasmFeatures,
 };
 
 use super::{Kind, Refused, Shape};
@@ -50,7 +50,14 @@ impl<'a> Walker<'a> {
             functions: 0,
             memory_bytes: 0,
         };
-        Self { limits, shape, depth: 0, items: 0, branch_targets: 0, table_elements: 0 }
+        Self {
+            limits,
+            shape,
+            depth: 0,
+            items: 0,
+            branch_targets: 0,
+            table_elements: 0,
+        }
     }
 
     fn count(&mut self, payload: &Payload<'_>) -> Result<(), Refused> {

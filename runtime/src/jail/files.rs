@@ -47,9 +47,14 @@ fn allow(
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, JailError> {
-    let Ok(opened) = PathFd::new(path) else { return Ok(rules) };
-    let access =
-        if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
+    let Ok(opened) = PathFd::new(path) else {
+        return Ok(rules);
+    };
+    let access = if path.is_dir() {
+        access
+    } else {
+        access & AccessFs::from_file(NEWEST)
+    };
     rules
         .add_rule(PathBeneath::new(opened, access))
         .map_err(|error| JailError::Files(format!("`{}`: {error}", path.display())))

@@ -113,6 +113,10 @@ impl Support {
         let policy = Policy::compute(Resources::default());
         let landlock = files::restrict(&policy).is_ok();
         let seccomp = syscalls::restrict(Syscalls::Compute).is_ok();
-        Self { landlock, seccomp, network_namespace }
+        Self {
+            landlock,
+            seccomp,
+            network_namespace,
+        }
     }
 }

@@ -30,8 +30,11 @@ impl Resources {
         ];
         for (what, resource, value) in bounds {
             let Some(value) = value else { continue };
-            setrlimit(resource, value, value)
-                .map_err(|error| JailError::Resource { what, value, error: error.into() })?;
+            setrlimit(resource, value, value).map_err(|error| JailError::Resource {
+                what,
+                value,
+                error: error.into(),
+            })?;
         }
         Ok(())
     }

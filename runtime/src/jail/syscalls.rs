@@ -26,12 +26,15 @@ pub(super) fn restrict(syscalls: Syscalls) -> Result<(), JailError> {
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
     let forbidden = SeccompAction::Errno(libc::EPERM as u32);
     let (calls, listed, unlisted) = match syscalls {
-        Syscalls::Compute => (compute().map_err(|e| failed(&e))?, SeccompAction::Allow, absent),
+        Syscalls::Compute => (
+            compute().map_err(|e| failed(&e))?,
+            SeccompAction::Allow,
+            absent,
+        ),
         Syscalls::Compiler => (all(DANGEROUS), forbidden, SeccompAction::Allow),
     };
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|e| failed(&e))?;
-    let filter =
-        SeccompFilter::new(calls, unlisted, listed, arch).map_err(|e| failed(&e))?;
+    let filter = SeccompFilter::new(calls, unlisted, listed, arch).map_err(|e| failed(&e))?;
     let program = BpfProgram::try_from(filter).map_err(|e| failed(&e))?;
     apply_filter(&program).map_err(|e| failed(&e))
 }

@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::time::Instant;
 
 pub use openai::{OpenAi, OpenAiConfig, OpenAiError, Secret};
-pub use scripted::{Scripted, ScriptError};
+pub use scripted::{ScriptError, Scripted};
 
 use crate::{
     Limits,
@@ -95,17 +95,23 @@ pub trait ChatModel: Send + Sync {
         _continuations: &[String],
         _deadline: Instant,
     ) -> Result<Vec<f64>, PortError> {
-        Err(PortError::Unavailable("this model can't score continuations".to_owned()))
+        Err(PortError::Unavailable(
+            "this model can't score continuations".to_owned(),
+        ))
     }
 
     /// How many tokens its tokenizer makes of a text.
     fn count_tokens(&self, _text: &str) -> Result<u32, PortError> {
-        Err(PortError::Unavailable("this model does not tell how it counts tokens".to_owned()))
+        Err(PortError::Unavailable(
+            "this model does not tell how it counts tokens".to_owned(),
+        ))
     }
 
     /// The longest prompt and reply together, in tokens.
     fn context_limit(&self) -> Result<u32, PortError> {
-        Err(PortError::Unavailable("this model does not tell its context limit".to_owned()))
+        Err(PortError::Unavailable(
+            "this model does not tell its context limit".to_owned(),
+        ))
     }
 }
 

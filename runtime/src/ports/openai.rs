@@ -105,7 +105,10 @@ impl OpenAi {
     /// # Errors
     /// When the address is none.
     pub fn new(config: OpenAiConfig) -> Result<Self, OpenAiError> {
-        let address = |message: String| OpenAiError::Address { base: config.base.clone(), message };
+        let address = |message: String| OpenAiError::Address {
+            base: config.base.clone(),
+            message,
+        };
         let base = Url::parse(&config.base).map_err(|error| address(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
             return Err(address("it must start with http:// or https://".to_owned()));
@@ -118,7 +121,12 @@ impl OpenAi {
             .no_proxy()
             .build()?;
         let throttle = Throttle::new(config.concurrency);
-        Ok(Self { config, base, client, throttle })
+        Ok(Self {
+            config,
+            base,
+            client,
+            throttle,
+        })
     }
 
     fn url(&self, path: &str) -> Url {
@@ -147,7 +155,11 @@ impl OpenAi {
                     return Ok(reply);
                 }
                 Ok(Err(Failed::ForGood(error))) => return Err(error),
-                Ok(Err(Failed::ForNow { message, wait, busy })) => {
+                Ok(Err(Failed::ForNow {
+                    message,
+                    wait,
+                    busy,
+                })) => {
                     if busy {
                         self.throttle.refused();
                     }
@@ -159,10 +171,16 @@ impl OpenAi {
             if until >= deadline || attempt == self.config.retries {
                 break;
             }
-            tracing::debug!(attempt, reason = last, "a request to the model is sent again");
+            tracing::debug!(
+                attempt,
+                reason = last,
+                "a request to the model is sent again"
+            );
             sleep_until(until).await;
         }
-        Err(PortError::Infrastructure(format!("the model's server failed: {last}")))
+        Err(PortError::Infrastructure(format!(
+            "the model's server failed: {last}"
+        )))
     }
 
     async fn once(&self, path: &str, body: &Value) -> Result<Reply, Failed> {
@@ -171,16 +189,25 @@ impl OpenAi {
             request = request.bearer_auth(key);
         }
         // Errors of the client may name the address, which may hold a key.
-        let mut response =
-            request.send().await.map_err(|error| Failed::network(&error.without_url()))?;
+        let mut response = request
+            .send()
+            .await
+            .map_err(|error| Failed::network(&error.without_url()))?;
         let status = response.status();
-        let retry_after = response.headers().get(header::RETRY_AFTER).and_then(retry_after);
+        let retry_after = response
+            .headers()
+            .get(header::RETRY_AFTER)
+            .and_then(retry_after);
         let mut bytes = Vec::new();
-        while let Some(part) =
-            response.chunk().await.map_err(|error| Failed::network(&error.without_url()))?
+        while let Some(part) = response
+            .chunk()
+            .await
+            .map_err(|error| Failed::network(&error.without_url()))?
         {
             if bytes.len() + part.len() > BODY {
-                return Err(Failed::again(format!("its reply is longer than {BODY} bytes")));
+                return Err(Failed::again(format!(
+                    "its reply is longer than {BODY} bytes"
+                )));
             }
             bytes.extend_from_slice(&part);
         }
@@ -190,9 +217,11 @@ impl OpenAi {
         }
         let said = server_message(&bytes);
         Err(match status {
-            StatusCode::TOO_MANY_REQUESTS => {
-                Failed::ForNow { message: "it has too many requests (429)".to_owned(), wait: retry_after, busy: true }
-            }
+            StatusCode::TOO_MANY_REQUESTS => Failed::ForNow {
+                message: "it has too many requests (429)".to_owned(),
+                wait: retry_after,
+                busy: true,
+            },
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let hint = if self.config.key.is_some() {
                     "it does not accept the key in `OPENAI_API_KEY`"
@@ -225,7 +254,13 @@ impl OpenAi {
     }
 
     fn body(&self, request: ModelRequest<'_>) -> Result<(&'static str, Value), PortError> {
-        let Request { prompt, tools, sampling, stop, constraint } = request.request;
+        let Request {
+            prompt,
+            tools,
+            sampling,
+            stop,
+            constraint,
+        } = request.request;
         let mut body = json!({
             "model": self.config.model,
             "max_tokens": request.max_tokens,
@@ -318,12 +353,20 @@ fn message(message: &Message) -> Value {
 enum Failed {
     /// Another try would fail as well.
     ForGood(PortError),
-    ForNow { message: String, wait: Option<Duration>, busy: bool },
+    ForNow {
+        message: String,
+        wait: Option<Duration>,
+        busy: bool,
+    },
 }
 
 impl Failed {
     fn again(message: String) -> Self {
-        Self::ForNow { message, wait: None, busy: false }
+        Self::ForNow {
+            message,
+            wait: None,
+            busy: false,
+        }
     }
 
     fn network(error: &reqwest::Error) -> Self {
@@ -346,16 +389,30 @@ fn backoff(attempt: u32) -> Duration {
 /// `Retry-After` in seconds; the form with a date is left to the backoff.
 fn retry_after(value: &header::HeaderValue) -> Option<Duration> {
     let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
-    (0.0..=3600.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+    (0.0..=3600.0)
+        .contains(&seconds)
+        .then(|| Duration::from_secs_f64(seconds))
 }
 
 /// What a server says in an error's body, short and on one line.
 fn server_message(bytes: &[u8]) -> String {
     let body: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let message = &body["error"]["message"];
-    let text = message.as_str().or(body["error"].as_str()).or(body["message"].as_str());
-    text.map(|text| format!(": {}", text.escape_debug().to_string().chars().take(300).collect::<String>()))
-        .unwrap_or_default()
+    let text = message
+        .as_str()
+        .or(body["error"].as_str())
+        .or(body["message"].as_str());
+    text.map(|text| {
+        format!(
+            ": {}",
+            text.escape_debug()
+                .to_string()
+                .chars()
+                .take(300)
+                .collect::<String>()
+        )
+    })
+    .unwrap_or_default()
 }
 
 #[derive(Deserialize)]
@@ -446,6 +503,9 @@ impl ChatModel for OpenAi {
         let completion = reply.completion().ok_or_else(|| {
             PortError::Infrastructure("the model's server sent a reply without choices".to_owned())
         })?;
-        Ok(ModelReply { completion, tokens: None })
+        Ok(ModelReply {
+            completion,
+            tokens: None,
+        })
     }
 }

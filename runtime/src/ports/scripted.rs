@@ -88,9 +88,14 @@ impl Scripted {
     /// When the file can't be read or a line is no rule.
     pub fn read(path: &Path) -> Result<Self, ScriptError> {
         let name = || path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ScriptError::Io { path: name(), error })?;
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let text = std::fs::read_to_string(path).map_err(|error| ScriptError::Io {
+            path: name(),
+            error,
+        })?;
+        let lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty());
         let rules = lines.map(|(number, line)| {
             serde_json::from_str(line).map_err(|error| ScriptError::Line {
                 path: name(),
@@ -98,7 +103,9 @@ impl Scripted {
                 error,
             })
         });
-        Ok(Self { rules: rules.collect::<Result<_, _>>()? })
+        Ok(Self {
+            rules: rules.collect::<Result<_, _>>()?,
+        })
     }
 }
 
@@ -160,9 +167,20 @@ impl ChatModel for Scripted {
         } else {
             FinishReason::ToolCalls
         };
-        let usage = Usage { prompt_tokens: words(&text), completion_tokens: words(reply) };
-        let completion = Completion { text: reply.to_owned(), tool_calls, finish_reason, usage };
-        Ok(ModelReply { completion, tokens: None })
+        let usage = Usage {
+            prompt_tokens: words(&text),
+            completion_tokens: words(reply),
+        };
+        let completion = Completion {
+            text: reply.to_owned(),
+            tool_calls,
+            finish_reason,
+            usage,
+        };
+        Ok(ModelReply {
+            completion,
+            tokens: None,
+        })
     }
 
     fn count_tokens(&self, text: &str) -> Result<u32, PortError> {

@@ -26,8 +26,15 @@ pub(super) struct Place<'a>(&'a Throttle);
 impl Throttle {
     pub(super) fn new(most: usize) -> Self {
         let most = most.max(1) as f64;
-        let state = Mutex::new(State { limit: most, running: 0 });
-        Self { most, state, freed: Notify::new() }
+        let state = Mutex::new(State {
+            limit: most,
+            running: 0,
+        });
+        Self {
+            most,
+            state,
+            freed: Notify::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -92,7 +92,11 @@ pub(crate) struct FrameReader<R> {
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(crate) fn new(stream: R) -> Self {
-        Self { stream, buffer: Vec::with_capacity(64 << 10), start: 0 }
+        Self {
+            stream,
+            buffer: Vec::with_capacity(64 << 10),
+            start: 0,
+        }
     }
 
     /// The next frame, or nothing at the end of the stream.
@@ -126,7 +130,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         };
         let length = u32::from_le_bytes(*length) as usize;
         if length > LONGEST {
-            return Err(io::Error::other(format!("a frame of {length} bytes is too long")));
+            return Err(io::Error::other(format!(
+                "a frame of {length} bytes is too long"
+            )));
         }
         let start = self.start + 4;
         Ok((self.buffer.len() - start >= length).then_some(start..start + length))

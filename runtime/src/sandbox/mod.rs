@@ -6,8 +6,8 @@ pub(crate) mod protocol;
 mod worker;
 
 pub(crate) use frames::{FrameReader, encode};
-pub(crate) use pool::{Event, Ticket};
 pub use pool::{Config, Harness, Sandbox, SandboxError};
-pub use protocol::{HostCall, HostReply, Task};
+pub(crate) use pool::{Event, Ticket};
 pub(crate) use protocol::{Ended, How, Start, ToWorker, WorkerUse};
+pub use protocol::{HostCall, HostReply, Task};
 pub(crate) use worker::{check_types, worker};

@@ -113,8 +113,11 @@ impl Sandbox {
     /// Sets up a sandbox; workers start when they are first needed.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let compiler =
-            Compiler::new(config.program.clone(), config.cache.clone(), config.unsafe_no_jail);
+        let compiler = Compiler::new(
+            config.program.clone(),
+            config.cache.clone(),
+            config.unsafe_no_jail,
+        );
         let slot = || Slot {
             worker: tokio::sync::Mutex::default(),
             room: Semaphore::new(config.episodes_per_worker.max(1)),
@@ -135,13 +138,22 @@ impl Sandbox {
     /// # Errors
     /// When it is refused or can't be compiled within the limits.
     pub async fn load(&self, wasm: &[u8], limits: &Limits) -> Result<Harness, SandboxError> {
-        let Compiled { module, key, shape } =
-            self.compiler.compile(wasm, Purpose::Harness, limits).await?;
-        self.config.cache.keep_module(&module, wasm).map_err(|error| CompileError::Io {
-            what: "the module could not be kept for replays".to_owned(),
-            error,
-        })?;
-        Ok(Harness { digest: module, shape, artifact: key })
+        let Compiled { module, key, shape } = self
+            .compiler
+            .compile(wasm, Purpose::Harness, limits)
+            .await?;
+        self.config
+            .cache
+            .keep_module(&module, wasm)
+            .map_err(|error| CompileError::Io {
+                what: "the module could not be kept for replays".to_owned(),
+                error,
+            })?;
+        Ok(Harness {
+            digest: module,
+            shape,
+            artifact: key,
+        })
     }
 
     /// What turns wasm into native code here.
@@ -154,14 +166,25 @@ impl Sandbox {
     pub async fn worker_ids(&self) -> Vec<u32> {
         let mut ids = Vec::new();
         for slot in &self.slots {
-            ids.extend(slot.worker.lock().await.as_ref().filter(|w| w.is_alive()).map(|w| w.id));
+            ids.extend(
+                slot.worker
+                    .lock()
+                    .await
+                    .as_ref()
+                    .filter(|w| w.is_alive())
+                    .map(|w| w.id),
+            );
         }
         ids
     }
 
     /// A place in a worker that others share.
     pub(crate) async fn ticket(&self, harness: &Harness) -> Result<Ticket<'_>, SandboxError> {
-        if self.kills().get(&harness.digest).is_some_and(|kills| *kills >= KILLS) {
+        if self
+            .kills()
+            .get(&harness.digest)
+            .is_some_and(|kills| *kills >= KILLS)
+        {
             return Err(SandboxError::PutAside(harness.digest.clone()));
         }
         let slot = &self.slots[self.turn.fetch_add(1, Ordering::Relaxed) % self.slots.len()];
@@ -188,7 +211,12 @@ impl Sandbox {
     fn enter<'a>(&self, worker: Arc<Worker>, room: Option<SemaphorePermit<'a>>) -> Ticket<'a> {
         let episode = self.episodes.fetch_add(1, Ordering::Relaxed);
         let events = worker.listen(episode);
-        Ticket { episode, events, worker, _room: room }
+        Ticket {
+            episode,
+            events,
+            worker,
+            _room: room,
+        }
     }
 
     /// Notes that this harness killed a worker that ran nothing else.
@@ -212,7 +240,10 @@ impl Sandbox {
 
 impl Ticket<'_> {
     pub(crate) fn send(&self, message: &ToWorker) -> Result<(), SandboxError> {
-        self.worker.outbox.send(message).map_err(|error| SandboxError::Worker(error.to_string()))
+        self.worker
+            .outbox
+            .send(message)
+            .map_err(|error| SandboxError::Worker(error.to_string()))
     }
 
     /// Kills the worker, and with it whatever else runs in it: other episodes notice and start
@@ -226,7 +257,9 @@ impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         // An episode that is dropped before its end, such as by Ctrl-C, is cancelled.
         if self.worker.forget(self.episode) {
-            let _ = self.send(&ToWorker::Cancel { episode: self.episode });
+            let _ = self.send(&ToWorker::Cancel {
+                episode: self.episode,
+            });
         }
     }
 }
@@ -257,7 +290,10 @@ impl Worker {
             .spawn()
             .map_err(failed)?;
         let stderr = child.stderr.take();
-        let resources = Resources { descriptors: Some(256), ..Resources::default() };
+        let resources = Resources {
+            descriptors: Some(256),
+            ..Resources::default()
+        };
         let hello = Hello {
             policy: Policy {
                 read: vec![config.cache.folder().to_owned()],
@@ -290,7 +326,9 @@ impl Worker {
                 match frames.next::<FromWorker>().await {
                     Ok(Some(message)) => reading.dispatch(message),
                     Ok(None) => break None,
-                    Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break None,
+                    Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                        break None;
+                    }
                     Err(error) => break Some(format!("it sent nonsense: {error}")),
                 }
             };
@@ -310,7 +348,9 @@ impl Worker {
     }
 
     fn listeners(&self) -> MutexGuard<'_, HashMap<u64, mpsc::UnboundedSender<Event>>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn listen(&self, episode: u64) -> mpsc::UnboundedReceiver<Event> {
@@ -350,7 +390,11 @@ impl Worker {
             process::end(&mut child).await;
             child.try_wait().ok().flatten()
         };
-        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reason = self
+            .reason
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let how = reason.or(end).unwrap_or_else(|| match status {
             Some(status) if said.is_empty() => status.to_string(),
             Some(status) => format!("{status}: {said}"),
@@ -364,7 +408,10 @@ impl Worker {
     }
 
     async fn end(&self, why: &str) {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why.to_owned());
+        self.reason
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(why.to_owned());
         self.alive.store(false, Ordering::Release);
         process::end(&mut *self.child.lock().await).await;
     }

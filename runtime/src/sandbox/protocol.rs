@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Digest, LimitHit, Limits,
-    contract::{
-        Budget, Completion, Document, Execution, Hit, HostError, Prompt, Request, Turn,
-    },
+    contract::{Budget, Completion, Document, Execution, Hit, HostError, Prompt, Request, Turn},
     jail::Policy,
 };
 
@@ -96,16 +94,29 @@ pub(crate) struct WorkerUse {
 #[allow(missing_docs, reason = "the contract documents these calls")]
 pub enum HostCall {
     Complete(Vec<Request>),
-    Score { prompt: Prompt, continuations: Vec<String> },
+    Score {
+        prompt: Prompt,
+        continuations: Vec<String>,
+    },
     CountTokens(String),
     ContextLimit,
     Remaining,
-    Query { text: String, k: u32 },
+    Query {
+        text: String,
+        k: u32,
+    },
     Open(String),
-    Execute { language: String, source: String, stdin: String },
+    Execute {
+        language: String,
+        source: String,
+        stdin: String,
+    },
     Observe,
     Act(String),
-    Note { key: String, value: String },
+    Note {
+        key: String,
+        value: String,
+    },
 }
 
 /// The reply to the [`HostCall`] of the same name.

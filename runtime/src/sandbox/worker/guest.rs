@@ -36,7 +36,12 @@ pub(super) async fn run(
         how => how,
     };
     let (stdout, stderr) = state.take_output();
-    Ended { how, used: state.used, stdout, stderr }
+    Ended {
+        how,
+        used: state.used,
+        stdout,
+        stderr,
+    }
 }
 
 async fn episode(
@@ -61,9 +66,17 @@ async fn episode(
     if let Err(error) = arm(store, limits.fuel, false) {
         return How::NotLoaded(error.to_string());
     }
-    let fields =
-        start.task.fields.into_iter().map(|(name, value)| Field { name, value }).collect();
-    let task = Task { id: start.task.id, prompt: start.task.prompt, fields };
+    let fields = start
+        .task
+        .fields
+        .into_iter()
+        .map(|(name, value)| Field { name, value })
+        .collect();
+    let task = Task {
+        id: start.task.id,
+        prompt: start.task.prompt,
+        fields,
+    };
     let result = instance.call_run(store.as_context_mut(), &task).await;
     store.data_mut().used.fuel = spent(store, limits.fuel);
     match result {
@@ -97,7 +110,9 @@ fn failure(
         return How::Limit(hit);
     }
     if let Some(code) = state.exited {
-        return How::Trapped(format!("it exited with code {code} instead of returning an answer"));
+        return How::Trapped(format!(
+            "it exited with code {code} instead of returning an answer"
+        ));
     }
     let in_guest = error.downcast_ref::<WasmBacktrace>().is_some();
     match error.downcast_ref::<Trap>() {
@@ -113,8 +128,16 @@ fn failure(
         }
         Some(trap) => How::Trapped(trap.to_string()),
         // The engine has no type for this one: the size of what is lifted out of a guest.
-        None if error.root_cause().to_string().contains("fuel allocated for hostcalls") => {
-            How::Limit(limits.hit(if in_guest { "call-bytes" } else { "answer-bytes" }))
+        None if error
+            .root_cause()
+            .to_string()
+            .contains("fuel allocated for hostcalls") =>
+        {
+            How::Limit(limits.hit(if in_guest {
+                "call-bytes"
+            } else {
+                "answer-bytes"
+            }))
         }
         None => How::Trapped(error.root_cause().to_string()),
     }

@@ -24,7 +24,7 @@ use wasmtime::{
 
 use super::{
     frames::{FrameReader, Outbox},
-    protocol::{Ended, FromWorker, Hello, How, HostReply, ToWorker, WorkerUse},
+    protocol::{Ended, FromWorker, Hello, HostReply, How, ToWorker, WorkerUse},
 };
 use crate::{
     Digest,
@@ -44,18 +44,27 @@ pub(crate) fn worker() -> RoleResult {
     let hello = read_hello(&stream)?;
     stream.set_nonblocking(true)?;
     // It makes a socket for signals, which the jail would forbid.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
     jail::enter(&hello.policy)?;
 
     let engine = engine(Purpose::Harness, hello.stack)?;
     let linker = calls::linker(&engine)?;
-    let loader = Loader { engine, linker, cache: hello.cache, loaded: HashMap::new() };
+    let loader = Loader {
+        engine,
+        linker,
+        cache: hello.cache,
+        loaded: HashMap::new(),
+    };
     let local = tokio::task::LocalSet::new();
     runtime.block_on(local.run_until(serve(stream, loader)))
 }
 
 /// The first frame is read without a buffer, so that nothing behind it is taken.
-fn read_hello(mut stream: &StdUnixStream) -> Result<Hello, Box<dyn std::error::Error + Send + Sync>> {
+fn read_hello(
+    mut stream: &StdUnixStream,
+) -> Result<Hello, Box<dyn std::error::Error + Send + Sync>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let mut frame = vec![0; u32::from_le_bytes(length) as usize];
@@ -90,13 +99,18 @@ async fn serve(stream: StdUnixStream, mut loader: Loader) -> RoleResult {
                 let pre = match loader.load(&start.artifact) {
                     Ok(pre) => pre,
                     Err(error) => {
-                        outbox.send(&FromWorker::Done { episode, ended: not_loaded(&error) })?;
+                        outbox.send(&FromWorker::Done {
+                            episode,
+                            ended: not_loaded(&error),
+                        })?;
                         continue;
                     }
                 };
                 let (replies, inbox) = mpsc::unbounded_channel();
                 let (cancel, cancelled) = oneshot::channel();
-                running.borrow_mut().insert(episode, Running { replies, cancel });
+                running
+                    .borrow_mut()
+                    .insert(episode, Running { replies, cancel });
                 let state = EpisodeState::new(&start, Arc::clone(&outbox), inbox);
                 let (running, outbox) = (Rc::clone(&running), Arc::clone(&outbox));
                 tokio::task::spawn_local(async move {

@@ -88,7 +88,10 @@ impl EpisodeState {
         if self.used.output_writes > self.limits.output_writes {
             return Err(self.end_with("output-writes"));
         }
-        let room = self.limits.output_bytes.saturating_sub(self.used.output_bytes);
+        let room = self
+            .limits
+            .output_bytes
+            .saturating_sub(self.used.output_bytes);
         let kept = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         self.output[usize::from(stream == 2)].extend_from_slice(&bytes[..kept]);
         self.used.output_bytes += kept as u64;
@@ -112,7 +115,10 @@ pub(super) async fn ask(
     call: HostCall,
 ) -> wasmtime::Result<HostReply> {
     let state = store.data();
-    let message = FromWorker::Call { episode: state.episode, call };
+    let message = FromWorker::Call {
+        episode: state.episode,
+        call,
+    };
     let size = postcard::experimental::serialized_size(&message)? as u64;
     burn(&mut store, CALL_FUEL + size * BYTE_FUEL)?;
     let state = store.data_mut();
@@ -144,7 +150,9 @@ impl ResourceLimiter for EpisodeState {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let total = self.memory.saturating_add(desired.saturating_sub(current) as u64);
+        let total = self
+            .memory
+            .saturating_add(desired.saturating_sub(current) as u64);
         if total > self.limits.memory {
             return Err(self.end_with("memory"));
         }
@@ -159,7 +167,9 @@ impl ResourceLimiter for EpisodeState {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let total = self.tables.saturating_add(desired.saturating_sub(current) as u64);
+        let total = self
+            .tables
+            .saturating_add(desired.saturating_sub(current) as u64);
         if total > self.limits.table_elements {
             return Err(self.end_with("table-elements"));
         }

@@ -1,0 +1,35 @@
+//! Benchmarks: ratios of two things that are measured in one run.
+
+mod sandbox;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// What to measure
+    suite: Suite,
+    /// Write the rows to this file as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Suite {
+    /// Builds, episodes and the code executor
+    Sandbox,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let rows = match options.suite {
+        Suite::Sandbox => sandbox::rows()?,
+    };
+    table::print(&rows);
+    if let Some(path) = &options.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&rows)?)?;
+    }
+    Ok(())
+}

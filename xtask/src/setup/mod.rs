@@ -1,0 +1,28 @@
+//! Sets up what is missing. Everything is made in the cache, named by what it is made from, and is
+//! there whole or not at all.
+
+mod model;
+mod python;
+mod sdk;
+mod tools;
+mod wasm;
+
+use anyhow::Result;
+
+use crate::paths;
+
+pub(crate) use tools::{deny, nextest};
+
+/// All that a harness needs to be built and run.
+pub(crate) fn all() -> Result<()> {
+    guests()?;
+    model::fetch(&paths::cache()?)
+}
+
+/// The compiler for guests, and the guests that are part of the project.
+pub(crate) fn guests() -> Result<()> {
+    let cache = paths::cache()?;
+    let wasm = wasm::find(&cache)?;
+    sdk::build(&cache, &wasm)?;
+    python::build(&cache, &wasm)
+}

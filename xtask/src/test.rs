@@ -1,0 +1,69 @@
+//! Every check and every test, as CI runs them.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::{
+    command::{self, say},
+    paths, setup,
+};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only tests whose name contains this
+    filter: Option<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let root = paths::root();
+    if options.filter.is_none() {
+        say("formatting");
+        command::run(
+            command::cargo()
+                .current_dir(&root)
+                .args(["fmt", "--all", "--check"]),
+        )?;
+        say("clippy");
+        command::run(command::cargo().current_dir(&root).args([
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]))?;
+        dependencies()?;
+    }
+    setup::all()?;
+    say("tests");
+    let mut nextest = setup::nextest()?;
+    nextest.current_dir(&root).args(["run", "--workspace"]);
+    command::run(nextest.args(&options.filter))
+}
+
+/// Licences, sources and duplicates always; advisories where their database can be had.
+fn dependencies() -> Result<()> {
+    say("dependencies");
+    let root = paths::root();
+    let mut deny = setup::deny()?;
+    deny.current_dir(&root).args([
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ]);
+    command::run(&mut deny)?;
+    let mut fetch = setup::deny()?;
+    if command::works(fetch.current_dir(&root).args(["fetch", "db"])) {
+        let mut deny = setup::deny()?;
+        return command::run(deny.current_dir(&root).args([
+            "check",
+            "--disable-fetch",
+            "advisories",
+        ]));
+    }
+    say("NOT CHECKED: advisories; their database can't be reached from here");
+    Ok(())
+}
