@@ -2,6 +2,8 @@
 
 use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command, process::ExitCode};
 
+use nix::sys::{prctl, signal::Signal};
+
 use crate::{
     compile, executor,
     jail::{self, JailError, Policy, Support},
@@ -56,6 +58,9 @@ pub fn run(arguments: &[OsString]) -> Option<ExitCode> {
     if flag != FLAG {
         return None;
     }
+    // A helper is nothing without its host, and goes with the thread that started it: of a host's
+    // runtime, which lives as long as the host.
+    let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let role = Role::ALL.into_iter().find(|role| name == role.name());
     if role != Some(Role::Jail) {
         close_inherited();

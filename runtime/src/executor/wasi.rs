@@ -250,9 +250,9 @@ pub(super) fn define(linker: &mut Linker<Run>) -> Result<()> {
             if fd > 2 {
                 return Ok(BAD_DESCRIPTOR);
             }
-            // A character device that may be read and written.
             let mut status = [0; 24];
-            status[0] = 2;
+            status[0] = kind(fd);
+            // May be read and written.
             status[8] = 66;
             put(parts(&mut caller)?.0, to, &status)?;
             Ok(SUCCESS)
@@ -265,9 +265,9 @@ pub(super) fn define(linker: &mut Linker<Run>) -> Result<()> {
             if fd > 2 {
                 return Ok(BAD_DESCRIPTOR);
             }
-            // A character device, of no size and no date.
+            // Of no size and no date.
             let mut status = [0; 64];
-            status[16] = 2;
+            status[16] = kind(fd);
             put(parts(&mut caller)?.0, to, &status)?;
             Ok(SUCCESS)
         },
@@ -311,6 +311,16 @@ pub(super) fn define_absent(linker: &mut Linker<Run>, module: &Module) -> Result
         })?;
     }
     Ok(())
+}
+
+/// What a standard stream is. The output is a terminal, so that each line is written when it is
+/// printed and none is lost with the program; the others are none, so that nobody is prompted and
+/// tracebacks are not coloured.
+fn kind(fd: u32) -> u8 {
+    const CHARACTER_DEVICE: u8 = 2;
+    const STREAM: u8 = 6;
+
+    if fd == 1 { CHARACTER_DEVICE } else { STREAM }
 }
 
 fn is_defined(name: &str) -> bool {
