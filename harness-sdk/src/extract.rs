@@ -110,8 +110,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(found: Option<impl AsRef<str>>, expected: Option<&str>) {
-        assert_eq!(found.as_ref().map(AsRef::as_ref), expected);
+    fn check(found: impl Into<Option<String>>, expected: Option<&str>) {
+        assert_eq!(found.into().as_deref(), expected);
     }
 
     #[test]
@@ -146,13 +146,17 @@ mod tests {
         check(last_number("none"), None);
     }
 
+    fn code(text: &str) -> Option<String> {
+        code_block(text, "python").map(str::to_owned)
+    }
+
     #[test]
     fn the_named_block_is_preferred() {
         let text = "```python\na\n```\n```python\nb\n```\n```\nc\n```";
-        check(code_block(text, "python"), Some("b\n"));
-        check(code_block("```\nc\n```", "python"), Some("c\n"));
-        check(code_block("```js\nc\n```", "python"), None);
-        check(code_block("```python\nunfinished", "python"), None);
+        check(code(text), Some("b\n"));
+        check(code("```\nc\n```"), Some("c\n"));
+        check(code("```js\nc\n```"), None);
+        check(code("```python\nunfinished"), None);
     }
 
     proptest! {

@@ -77,6 +77,7 @@ fn role(role: Role) -> &'static str {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn port_error(error: LmError) -> PortError {
     match error {
         LmError::TooLong { .. } | LmError::NoTemplate | LmError::Template(_) => {

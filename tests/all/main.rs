@@ -2,6 +2,11 @@
 //!
 //! They need what `cargo xtask setup` makes, and use the cache that it fills.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what is meant"
+)]
+
 mod bad_input;
 mod build_jail;
 mod c_guest;

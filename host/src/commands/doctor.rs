@@ -137,7 +137,7 @@ fn disk(folder: &Path) -> Finding {
         .unwrap_or(folder);
     let state = match nix::sys::statvfs::statvfs(there) {
         Ok(disk) => {
-            let free = disk.blocks_available() as u64 * disk.fragment_size() as u64;
+            let free = disk.blocks_available() * disk.fragment_size();
             let text = format!("{} MiB free in `{}`", free >> 20, folder.display());
             if free >= NEEDED {
                 Ok(text)

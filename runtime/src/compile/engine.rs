@@ -61,9 +61,15 @@ pub(super) fn key(module: &Digest, purpose: Purpose) -> Digest {
     }
     let configuration = hasher.finish().to_le_bytes();
     let kind = format!("{purpose:?} contract {}", crate::contract::VERSION);
+    // What the interpreter saw while it was started is part of its snapshot.
+    let seen = match purpose {
+        Purpose::Executor => include_bytes!("../executor/wasi.rs").as_slice(),
+        Purpose::Harness | Purpose::CheckOnly => &[],
+    };
     Digest::of_parts([
         module.as_str().as_bytes(),
         &configuration[..],
         kind.as_bytes(),
+        seen,
     ])
 }

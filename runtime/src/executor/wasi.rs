@@ -36,12 +36,15 @@ pub(super) struct Run {
     pub(super) exited: Option<u32>,
 }
 
+/// Takes what is written to a stream, which is 1 or 2.
+type Outlet = Box<dyn FnMut(i32, &[u8]) -> std::io::Result<()> + Send>;
+
 /// Where output goes.
 enum Sink {
     /// Kept: while the interpreter starts.
     Kept(Vec<u8>),
-    /// Sent on at once; the stream is 1 or 2.
-    Sent(Box<dyn FnMut(i32, &[u8]) -> std::io::Result<()> + Send>),
+    /// Sent on at once.
+    Sent(Outlet),
 }
 
 impl Run {

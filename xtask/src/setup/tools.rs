@@ -31,7 +31,7 @@ fn tool(name: &str) -> Result<Command> {
         say(&format!("installing {name}"));
         let mut install = command::cargo();
         install
-            .current_dir(&folder.parent().unwrap_or(&folder))
+            .current_dir(paths::cache()?)
             .args(["install", "--quiet", "--locked", "--debug", name, "--root"])
             .arg(&folder)
             .env("CARGO_TARGET_DIR", folder.join("target"));
