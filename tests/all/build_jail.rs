@@ -153,6 +153,33 @@ fn cut(text: &str) -> String {
     text.chars().take(600).collect()
 }
 
+#[test]
+fn too_many_files_and_too_many_words_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        folder.path(),
+        &[("prompts/a.txt", "a"), ("prompts/b.txt", "b")],
+    );
+    let source = answering("\"\"");
+    check(
+        "many_files",
+        &build_in(folder.path(), &source, &["source-files=2"]),
+    );
+    let mistakes: String = (0..500)
+        .map(|n| format!("fn f{n}() {{ missing{n}() }}\n"))
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let said = build_in(
+        folder.path(),
+        &format!("{source}{mistakes}"),
+        &["build-output=2KiB"],
+    );
+    assert!(
+        said.len() < 3_000 && said.contains("cut: see the limit `build-output`"),
+        "{said}"
+    );
+}
+
 /// A source file that would fill the memory is refused before it is read.
 #[test]
 fn a_huge_source_file_is_refused_unread() {

@@ -68,6 +68,29 @@ fn libraries_leave_the_process_alone() {
     }
 }
 
+/// A limit that is documented and reached by no test may not be wired at all.
+#[test]
+fn every_limit_is_reached_by_a_test() {
+    // What a command says when a limit is reached counts; the list of all limits does not.
+    let tests: String = files(&[".rs", ".snap"])
+        .iter()
+        .filter(|path| path.starts_with(root().join("tests")) && !path.ends_with("limits.snap"))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    for limit in whale_runtime::Limits::table() {
+        let named = [
+            format!("`{}`", limit.name),
+            format!("{}=", limit.name),
+            format!("limit {}", limit.name),
+        ];
+        assert!(
+            named.iter().any(|name| tests.contains(name)),
+            "no test reaches `{}`",
+            limit.name
+        );
+    }
+}
+
 /// `docs` and pages at the top link to files that are there.
 #[test]
 fn links_between_pages_lead_somewhere() {

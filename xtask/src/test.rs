@@ -36,6 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         dependencies()?;
     }
     setup::all()?;
+    setup::clang()?;
     say("tests");
     let mut nextest = setup::nextest()?;
     nextest.current_dir(&root).args(["run", "--workspace"]);

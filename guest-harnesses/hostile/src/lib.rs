@@ -38,6 +38,7 @@ fn run(task: &Task) -> Result<Answer> {
         "long notes" => flood::notes(100_000)?,
         "nested json" => flood::nested_json()?,
         "programs" => flood::programs()?,
+        "long program" => code::python(&"#".repeat(300 << 10))?.stdout,
 
         "files" => probe::files(),
         "write a file" => probe::write(),
@@ -55,6 +56,8 @@ fn run(task: &Task) -> Result<Answer> {
         "many hits" => search::query("x", u32::MAX)?.len().to_string(),
         "another language" => code::execute("../../bin/sh", "id", "")?.stdout,
         "sleeping program" => code::python("import time\ntime.sleep(3600)\nprint('woke')")?.stdout,
+        "hungry program" => format!("{:?}", code::python("x = 'y' * 10**9")?.status),
+        "loud program" => format!("{:?}", code::python("print('y' * 1000)")?.status),
         "endless program" => format!("{:?}", code::python("while True: pass")?.status),
         "forged score" => probe::forge()?,
         "control sequences" => "\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}".to_owned(),

@@ -244,6 +244,14 @@ fn summary(record: &Record) -> serde_json::Value {
     })
 }
 
+fn calls(number: u64) -> String {
+    if number == 1 {
+        "1 call".to_owned()
+    } else {
+        format!("{number} calls")
+    }
+}
+
 fn report(record: &Record, trace: Option<&Path>) {
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let used = |name: &str| record.used.get(name).copied().unwrap_or_default();
@@ -260,14 +268,14 @@ fn report(record: &Record, trace: Option<&Path>) {
         row(
             "model",
             format!(
-                "{}: {} calls, {} tokens read, {} written",
+                "{}: {}, {} tokens read, {} written",
                 printer::shown(&record.model),
-                used("model-calls"),
+                calls(used("model-calls")),
                 used("prompt-tokens"),
                 used("completion-tokens")
             ),
         ),
-        row("tools", format!("{} calls", used("tool-calls"))),
+        row("tools", calls(used("tool-calls"))),
         row(
             "sandbox",
             format!(

@@ -53,6 +53,9 @@ pub fn check(bytes: &[u8], limits: &Limits) -> Result<Shape, Refused> {
     if bytes.len() as u64 > limits.module_bytes {
         return Err(Refused::Limit(limits.hit("module-bytes")));
     }
+    if bytes.is_empty() {
+        return Err(Refused::Empty);
+    }
     if !bytes.starts_with(b"\0asm") {
         return Err(Refused::NotWasm {
             starts: module::printable(bytes),
@@ -64,4 +67,58 @@ pub fn check(bytes: &[u8], limits: &Limits) -> Result<Shape, Refused> {
         Kind::Component => component::check_world(&shape)?,
     }
     Ok(shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GUEST: &str = r#"(module
+        (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1)
+        (table 4 funcref)
+        (func (export "run") (param i32) (result i32) (local i64 f64)
+            (block (br_table 0 0 (local.get 0)))
+            (i32.add (local.get 0) (i32.const 1)))
+        (data (i32.const 8) "hello"))"#;
+
+    #[test]
+    fn what_is_within_the_bounds_passes_and_is_described() {
+        let shape = check(&wat::parse_str(GUEST).unwrap(), &Limits::default()).unwrap();
+        assert_eq!(shape.kind, Kind::Core);
+        assert_eq!(shape.imports, ["wasi_snapshot_preview1/fd_write"]);
+        assert_eq!(shape.exports, ["memory", "run"]);
+        assert_eq!((shape.functions, shape.memory_bytes), (1, 64 << 10));
+    }
+
+    #[test]
+    fn the_adapter_has_every_function_of_preview_1_that_passes_the_gate() {
+        let guest = GUEST.replace("fd_write", "no_such_function");
+        let module = wat::parse_str(guest).unwrap();
+        // The gate leaves the names of WASI functions to the adapter, which knows them all.
+        check(&module, &Limits::default()).unwrap();
+        assert!(componentise(&module).is_err());
+    }
+
+    proptest! {
+        /// A module that was damaged anywhere is taken or refused, and nothing else happens.
+        #[test]
+        fn damage_is_survived(
+            at in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut module = wat::parse_str(GUEST).unwrap();
+            for (index, byte) in at {
+                let at = index.index(module.len());
+                module[at] = byte;
+            }
+            let _ = check(&module, &Limits::default());
+            let _ = check(&module[..cut.index(module.len())], &Limits::default());
+            if check(&module, &Limits::default()).is_ok() {
+                let _ = componentise(&module);
+            }
+        }
+    }
 }

@@ -8,6 +8,9 @@ use crate::{LimitHit, contract};
 /// Why a module is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refused {
+    /// There is nothing in it.
+    #[error("not WebAssembly: it is empty")]
+    Empty,
     /// It does not start as WebAssembly does.
     #[error("not WebAssembly: it starts with `{starts}`")]
     NotWasm {

@@ -33,6 +33,19 @@ fn raw(name: &'static str, outcome: &'static str, text: &str) -> Row {
     }
 }
 
+/// A module that was never compiled before, so that no cache has it.
+fn new(outcome: &'static str, limits: &'static [&'static str]) -> Row {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let blocks = "(func (block (drop (i32.const 1))))".repeat(3_000);
+    let data = format!("{blocks}(data (i32.const 0) \"{}\")", now.as_nanos());
+    Row {
+        limits,
+        ..core(limits[0], outcome, harness(&data, ""))
+    }
+}
+
 pub(super) fn rows() -> Vec<Row> {
     let loops = "(loop $again (br $again))";
     let reallocs = format!(
@@ -92,6 +105,9 @@ pub(super) fn rows() -> Vec<Row> {
             "(module",
             "(module (import \"whale:harness/model@0.1.0\" \"complete\" (func (param i64)))",
         )),
+        new("refused: the limit `compile-wall` of 1ms", &["compile-wall=1ms"]),
+        new("refused: the limit `artifact-bytes` of 1KiB", &["artifact-bytes=1KiB"]),
+        new("refused: the compiler died of this module", &["compile-memory=64MiB"]),
         raw("no component type", "refused: it does not fit", "(module (func (export \"run\")))"),
         raw("another world", "refused: it is a component for another world", "(component)"),
         raw(

@@ -19,6 +19,42 @@ fn row(
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
+        row(
+            "hungry program",
+            "answered: Status::Memory",
+            &["code-memory=96MiB"],
+            4_000,
+        ),
+        row(
+            "loud program",
+            "answered: Status::Output",
+            &["code-output=100"],
+            4_000,
+        ),
+        Row {
+            name: "model calls by tokens read",
+            ..row(
+                "model calls",
+                "gave up: the limit `prompt-tokens`",
+                &["prompt-tokens=5"],
+                5_000,
+            )
+        },
+        Row {
+            name: "model calls by tokens written",
+            ..row(
+                "model calls",
+                "gave up: the limit `completion-tokens`",
+                &["completion-tokens=5"],
+                5_000,
+            )
+        },
+        row(
+            "long program",
+            "gave up: the limit `code-source`",
+            &[],
+            5_000,
+        ),
         row("loop", "limit fuel", &[], 5_000),
         Row {
             name: "loop against the clock",

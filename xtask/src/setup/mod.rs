@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use crate::paths;
 
-pub(crate) use tools::{deny, nextest};
+pub(crate) use tools::{clang, deny, nextest};
 
 /// All that a harness needs to be built and run.
 pub(crate) fn all() -> Result<()> {

@@ -1,8 +1,11 @@
 //! Cargo's helpers, installed into the cache when they are missing.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
 
 use crate::{
     command::{self, say},
@@ -19,6 +22,35 @@ pub(crate) fn nextest() -> Result<Command> {
 /// A command that checks licences, duplicates and advisories of dependencies.
 pub(crate) fn deny() -> Result<Command> {
     tool("cargo-deny")
+}
+
+/// What the harness in C is compiled with: a compiler, a linker and a C library for WebAssembly.
+pub(crate) fn clang() -> Result<()> {
+    let there = ["clang", "wasm-ld"]
+        .into_iter()
+        .all(|tool| command::works(Command::new(tool).arg("--version")));
+    if there && Path::new("/usr/lib/wasm32-wasi/libc.a").exists() {
+        return Ok(());
+    }
+    packages(&["clang", "lld", "wasi-libc"])
+}
+
+/// Installs packages of the distribution.
+pub(super) fn packages(names: &[&str]) -> Result<()> {
+    say(&format!("installing {}", names.join(", ")));
+    if !command::works(Command::new("apt-get").arg("--version")) {
+        bail!(
+            "these packages of Debian's, or what they are called here: {}",
+            names.join(", ")
+        );
+    }
+    command::run(Command::new("apt-get").args(["update", "-qq"]))?;
+    let mut install = Command::new("apt-get");
+    install
+        .args(["install", "-y", "-qq", "--no-install-recommends"])
+        .args(names);
+    command::run(install.env("DEBIAN_FRONTEND", "noninteractive"))
+        .context("the packages could not be installed; it may need root")
 }
 
 fn tool(name: &str) -> Result<Command> {

@@ -7,7 +7,9 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+
+use super::tools::packages;
 
 use crate::{
     command::{self, say},
@@ -126,7 +128,7 @@ fn of_distribution(cache: &Path) -> Result<Wasm> {
         && version().is_ok_and(|version| sources(&version).exists())
         && libc.exists();
     if !installed {
-        install()?;
+        packages(&PACKAGES)?;
     }
     let version = version()?;
     let linker = linker()?;
@@ -150,24 +152,6 @@ fn of_distribution(cache: &Path) -> Result<Wasm> {
         link_args: vec![shim.display().to_string()],
         folders: system_folders().into_iter().chain(linker_folder).collect(),
     })
-}
-
-fn install() -> Result<()> {
-    say(&format!("installing {}", PACKAGES.join(", ")));
-    if !command::works(Command::new("apt-get").arg("--version")) {
-        bail!(
-            "there is no compiler for {TARGET}: install the target with `rustup target add \
-             {TARGET}`, or packages like Debian's {}",
-            PACKAGES.join(", ")
-        );
-    }
-    command::run(Command::new("apt-get").args(["update", "-qq"]))?;
-    let mut install = Command::new("apt-get");
-    install
-        .args(["install", "-y", "-qq", "--no-install-recommends"])
-        .args(PACKAGES);
-    command::run(install.env("DEBIAN_FRONTEND", "noninteractive"))
-        .context("the packages could not be installed; it may need root")
 }
 
 fn self_contained(sysroot: &Path) -> PathBuf {
