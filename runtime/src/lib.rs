@@ -21,6 +21,7 @@ pub mod jail;
 pub mod limits;
 pub mod ports;
 pub mod process;
+mod random;
 pub mod roles;
 pub mod sandbox;
 

@@ -62,9 +62,7 @@ pub fn run(arguments: &[OsString]) -> Option<ExitCode> {
     // runtime, which lives as long as the host.
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let role = Role::ALL.into_iter().find(|role| name == role.name());
-    if role != Some(Role::Jail) {
-        close_inherited();
-    }
+    close_inherited();
     let result = match role {
         Some(Role::Jail) => exec(rest),
         Some(Role::Probe) => probe(),

@@ -40,7 +40,20 @@ pub(crate) fn works(command: &mut Command) -> bool {
 
 /// The cargo that runs this task.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    forget_this_package(&mut cargo);
+    cargo
+}
+
+/// Takes away what `cargo run` says of this package: build scripts look at such variables, and would
+/// run again each time that cargo is called from here and then from a shell.
+pub(crate) fn forget_this_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
 }
 
 fn shown(command: &Command) -> String {

@@ -258,7 +258,13 @@ impl Attempt {
             let asked = self.begin.elapsed();
             let answer = responder.respond(self.calls.len(), &call, self.deadline);
             // Waiting in the host is seen by no guest's meter: the episode's clock ends it here.
-            let response = match timeout_at(self.deadline, answer).await {
+            let response = tokio::select! {
+                response = timeout_at(self.deadline, answer) => response,
+                event = ticket.events.recv() => {
+                    return Ok(End::Died(ended_early(&ticket, event).await));
+                }
+            };
+            let response = match response {
                 Ok(Ok(response)) => response,
                 Ok(Err(stop)) => return Ok(End::Stopped(stop, cancel(&mut ticket).await)),
                 Err(_) => return Ok(End::Wall(cancel(&mut ticket).await)),
@@ -277,6 +283,20 @@ impl Attempt {
                 self.times
                     .push((micros(asked), micros(self.begin.elapsed() - asked)));
             }
+        }
+    }
+}
+
+/// What a worker says while its guest waits for an answer: only that it is gone. One that says
+/// anything else is no longer ours.
+async fn ended_early(ticket: &Ticket<'_>, event: Option<Event>) -> String {
+    match event {
+        Some(Event::Died(how)) => how,
+        None => "its worker is gone".to_owned(),
+        Some(Event::Call(_) | Event::Done(_)) => {
+            let how = "its worker spoke out of turn";
+            ticket.kill_worker(how).await;
+            how.to_owned()
         }
     }
 }

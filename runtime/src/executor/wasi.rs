@@ -8,7 +8,7 @@ use wasmtime::{
     ValType, bail,
 };
 
-use crate::contract::Status;
+use crate::{contract::Status, random::Random};
 
 /// Error numbers of WASI preview 1.
 const SUCCESS: i32 = 0;
@@ -25,7 +25,7 @@ pub(super) struct Run {
     pub(super) source: Vec<u8>,
     pub(super) seed: u64,
     stdin: std::io::Cursor<Vec<u8>>,
-    random: u64,
+    random: Random,
     clock: u64,
     memory: u64,
     output_left: u64,
@@ -53,7 +53,7 @@ impl Run {
             source: Vec::new(),
             seed: 0,
             stdin: std::io::Cursor::default(),
-            random: 0,
+            random: Random::new(0),
             clock: EPOCH,
             memory: u64::MAX,
             output_left: u64::MAX,
@@ -71,7 +71,7 @@ impl Run {
             source: job.source.into_bytes(),
             seed: job.seed,
             stdin: std::io::Cursor::new(job.stdin.into_bytes()),
-            random: job.seed,
+            random: Random::new(job.seed),
             clock: EPOCH + job.seed % 86_400 * 1_000_000_000,
             memory: job.memory,
             output_left: job.output,
@@ -111,15 +111,6 @@ impl Run {
     fn tick(&mut self) -> u64 {
         self.clock += TICK;
         self.clock
-    }
-
-    /// Vigna's splitmix64, as in a harness's sandbox.
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
     }
 }
 
@@ -241,7 +232,7 @@ pub(super) fn define(linker: &mut Linker<Run>) -> Result<()> {
         |mut caller: Call<'_>, to: u32, length: u32| {
             let (memory, run) = parts(&mut caller)?;
             for chunk in slice(memory, to, length)?.chunks_mut(8) {
-                chunk.copy_from_slice(&run.next_random().to_le_bytes()[..chunk.len()]);
+                chunk.copy_from_slice(&run.random.next().to_le_bytes()[..chunk.len()]);
             }
             Ok(SUCCESS)
         },

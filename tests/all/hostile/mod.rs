@@ -242,3 +242,65 @@ async fn a_dead_worker_costs_nobody_else_an_episode() {
     }
     sandbox.close().await;
 }
+
+/// A harness under which workers die even when they run nothing else is put aside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_harness_that_kills_workers_again_and_again_is_put_aside() {
+    let limits = support::limits(&["wall=20s"]);
+    let sandbox = support::sandbox(1, &limits);
+    let folder = tempfile::tempdir().unwrap();
+    let wasm = fs::read(support::build("math", folder.path())).unwrap();
+    let harness = sandbox.load(&wasm, &limits).await.unwrap();
+    let script = folder.path().join("script");
+    fs::write(&script, r#"{"replies": ["late"], "delay": 15000}"#).unwrap();
+    let model = Arc::new(Scripted::read(&script).unwrap());
+    let ports = Ports {
+        model,
+        search: None,
+        code: None,
+    };
+    let spec = Spec {
+        item: "a".to_owned(),
+        rollout: 0,
+        seed: 0,
+        prompt: "x".to_owned(),
+        fields: Vec::new(),
+        limits,
+    };
+    let run = async || {
+        let mut live = Live::new(&spec, &ports);
+        episode::run(&sandbox, &harness, spec.clone(), "x".to_owned(), &mut live).await
+    };
+    // Stands in for a guest that has found a hole in the engine.
+    let kill = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            for id in children() {
+                let words = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+                if words.contains("__role\0worker") {
+                    let id = nix::unistd::Pid::from_raw(id.parse().unwrap());
+                    let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGKILL);
+                }
+            }
+        }
+    };
+    let outcomes = async {
+        for _ in 0..3 {
+            let outcome = words(&run().await.unwrap().outcome);
+            assert!(
+                outcome.starts_with("killed its worker: signal: 9"),
+                "{outcome}"
+            );
+        }
+        run().await.unwrap_err().to_string()
+    };
+    let last = tokio::select! {
+        last = outcomes => last,
+        () = kill => unreachable!("it never ends by itself"),
+    };
+    assert!(
+        last.contains("is put aside: it has killed 3 workers"),
+        "{last}"
+    );
+    sandbox.close().await;
+}

@@ -15,6 +15,7 @@ use crate::{
 /// A command that runs the tests.
 pub(crate) fn nextest() -> Result<Command> {
     let mut command = tool("cargo-nextest")?;
+    command::forget_this_package(&mut command);
     command.arg("nextest");
     Ok(command)
 }

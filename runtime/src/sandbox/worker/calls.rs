@@ -164,7 +164,7 @@ pub(super) fn linker(engine: &Engine) -> wasmtime::Result<Linker<EpisodeState>> 
         },
     )?;
     system.func_wrap("random", |mut store: Store<'_>, (): ()| {
-        Ok((store.data_mut().random(),))
+        Ok((store.data_mut().random.next(),))
     })?;
     system.func_wrap("clock", |mut store: Store<'_>, (_,): (u32,)| {
         Ok((store.data_mut().clock(),))

@@ -9,7 +9,7 @@ use super::super::{
     frames::Outbox,
     protocol::{FromWorker, HostCall, HostReply, Start, WorkerUse},
 };
-use crate::{LimitHit, Limits};
+use crate::{LimitHit, Limits, random::Random};
 
 /// Fuel for a host call, whatever it carries, and for each byte that it carries.
 const CALL_FUEL: u64 = 10_000;
@@ -27,7 +27,7 @@ pub(crate) struct EpisodeState {
     limits: Limits,
     memory: u64,
     tables: u64,
-    random: u64,
+    pub(super) random: Random,
     clock: u64,
     output: [Vec<u8>; 2],
     pub(super) used: WorkerUse,
@@ -51,7 +51,7 @@ impl EpisodeState {
             limits: start.limits.clone(),
             memory: 0,
             tables: 0,
-            random: start.seed,
+            random: Random::new(start.seed),
             clock: seconds * 1_000_000_000,
             output: [Vec::new(), Vec::new()],
             used: WorkerUse::default(),
@@ -66,15 +66,6 @@ impl EpisodeState {
         let error = wasmtime::Error::msg(hit.to_string());
         self.hit.get_or_insert(hit);
         error
-    }
-
-    /// The next 64 random bits, after Vigna's splitmix64.
-    pub(super) fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
     }
 
     /// The time, which goes on by a tick at each look.

@@ -1,19 +1,18 @@
 //! Any server that speaks the OpenAI protocol: `/chat/completions` for conversations,
 //! `/completions` for raw prompts.
 
+mod wire;
+
 use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::{Client, StatusCode, Url, header, redirect};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{ChatModel, ModelReply, ModelRequest, PortError, throttle::Throttle};
-use crate::contract::{
-    Completion, Constraint, FinishReason, Message, Prompt, Request, Role, ToolCall, Usage,
-};
+use wire::{Reply, server_message};
 
 /// The longest body that is read.
 const BODY: usize = 16 << 20;
@@ -252,101 +251,6 @@ impl OpenAi {
             ))),
         })
     }
-
-    fn body(&self, request: ModelRequest<'_>) -> Result<(&'static str, Value), PortError> {
-        let Request {
-            prompt,
-            tools,
-            sampling,
-            stop,
-            constraint,
-        } = request.request;
-        let mut body = json!({
-            "model": self.config.model,
-            "max_tokens": request.max_tokens,
-            // Servers read a signed number.
-            "seed": request.seed >> 1,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repetition_penalty,
-        });
-        let path = match prompt {
-            Prompt::Chat(messages) => {
-                body["messages"] = messages.iter().map(message).collect();
-                "chat/completions"
-            }
-            Prompt::Raw(text) => {
-                body["prompt"] = json!(text);
-                "completions"
-            }
-        };
-        if !stop.is_empty() {
-            body["stop"] = json!(stop);
-        }
-        if !tools.is_empty() {
-            body["tools"] = tools
-                .iter()
-                .map(|tool| {
-                    json!({"type": "function", "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": parse(&tool.parameters),
-                    }})
-                })
-                .collect();
-        }
-        match constraint {
-            None => {}
-            Some(Constraint::JsonSchema(schema)) => {
-                body["response_format"] = json!({"type": "json_schema", "json_schema": {
-                    "name": "reply", "strict": true, "schema": parse(schema),
-                }});
-            }
-            Some(Constraint::Choices(_) | Constraint::Regex(_)) => {
-                return Err(PortError::Unavailable(
-                    "this server's protocol can't constrain a reply to choices or a regular \
-                     expression; a JSON schema works"
-                        .to_owned(),
-                ));
-            }
-        }
-        if let Value::Object(fields) = &mut body {
-            fields.retain(|_, value| !value.is_null());
-        }
-        Ok((path, body))
-    }
-}
-
-/// JSON that the meter has checked.
-fn parse(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-fn message(message: &Message) -> Value {
-    let role = match message.role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-    };
-    let mut value = json!({"role": role, "content": message.content});
-    if !message.tool_calls.is_empty() {
-        value["tool_calls"] = message
-            .tool_calls
-            .iter()
-            .map(|call| {
-                json!({"id": call.id, "type": "function", "function": {
-                    "name": call.name, "arguments": call.arguments,
-                }})
-            })
-            .collect();
-    }
-    if let Some(id) = &message.tool_call_id {
-        value["tool_call_id"] = json!(id);
-    }
-    value
 }
 
 /// Why one try failed.
@@ -394,103 +298,6 @@ fn retry_after(value: &header::HeaderValue) -> Option<Duration> {
         .then(|| Duration::from_secs_f64(seconds))
 }
 
-/// What a server says in an error's body, short and on one line.
-fn server_message(bytes: &[u8]) -> String {
-    let body: Value = serde_json::from_slice(bytes).unwrap_or_default();
-    let message = &body["error"]["message"];
-    let text = message
-        .as_str()
-        .or(body["error"].as_str())
-        .or(body["message"].as_str());
-    text.map(|text| {
-        format!(
-            ": {}",
-            text.escape_debug()
-                .to_string()
-                .chars()
-                .take(300)
-                .collect::<String>()
-        )
-    })
-    .unwrap_or_default()
-}
-
-#[derive(Deserialize)]
-struct Reply {
-    choices: Vec<Choice>,
-    #[serde(default)]
-    usage: ReplyUsage,
-}
-
-#[derive(Deserialize, Default)]
-struct ReplyUsage {
-    #[serde(default)]
-    prompt_tokens: u32,
-    #[serde(default)]
-    completion_tokens: u32,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    message: Option<ReplyMessage>,
-    text: Option<String>,
-    finish_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ReplyMessage {
-    content: Option<String>,
-    #[serde(default, deserialize_with = "null_as_none")]
-    tool_calls: Vec<ReplyCall>,
-}
-
-fn null_as_none<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Vec<ReplyCall>, D::Error> {
-    Ok(Option::deserialize(value)?.unwrap_or_default())
-}
-
-#[derive(Deserialize)]
-struct ReplyCall {
-    #[serde(default)]
-    id: String,
-    function: ReplyFunction,
-}
-
-#[derive(Deserialize)]
-struct ReplyFunction {
-    name: String,
-    #[serde(default)]
-    arguments: String,
-}
-
-impl Reply {
-    fn completion(self) -> Option<Completion> {
-        let choice = self.choices.into_iter().next()?;
-        let (text, calls) = match choice.message {
-            Some(message) => (message.content.unwrap_or_default(), message.tool_calls),
-            None => (choice.text?, Vec::new()),
-        };
-        let tool_calls = calls.into_iter().map(|call| ToolCall {
-            id: call.id,
-            name: call.function.name,
-            arguments: call.function.arguments,
-        });
-        Some(Completion {
-            text,
-            tool_calls: tool_calls.collect(),
-            finish_reason: match choice.finish_reason.as_deref() {
-                Some("length") => FinishReason::Length,
-                Some("tool_calls" | "function_call") => FinishReason::ToolCalls,
-                Some("content_filter") => FinishReason::ContentFilter,
-                _ => FinishReason::Stop,
-            },
-            usage: Usage {
-                prompt_tokens: self.usage.prompt_tokens,
-                completion_tokens: self.usage.completion_tokens,
-            },
-        })
-    }
-}
-
 #[async_trait]
 impl ChatModel for OpenAi {
     fn name(&self) -> String {
@@ -498,7 +305,7 @@ impl ChatModel for OpenAi {
     }
 
     async fn complete(&self, request: ModelRequest<'_>) -> Result<ModelReply, PortError> {
-        let (path, body) = self.body(request)?;
+        let (path, body) = wire::body(&self.config.model, request)?;
         let reply = self.send(path, &body, request.deadline).await?;
         let completion = reply.completion().ok_or_else(|| {
             PortError::Infrastructure("the model's server sent a reply without choices".to_owned())
