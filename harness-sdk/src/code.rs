@@ -28,9 +28,47 @@ impl Execution {
         (self.status == Status::Ok && !text.is_empty()).then(|| text.to_owned())
     }
 
-    /// The last line of the error output: of a traceback, the exception.
+    /// What went wrong, from the end of the error output: of a traceback, the exception, with the
+    /// executor's note on it if there is one.
     #[must_use]
-    pub fn last_error_line(&self) -> &str {
-        self.stderr.trim_end().lines().last().unwrap_or_default()
+    pub fn exception(&self) -> &str {
+        let text = self.stderr.trim_end();
+        let line = |text: &str| text.rfind('\n').map_or(0, |end| end + 1);
+        let last = line(text);
+        if text[last..].starts_with("note: ") && last > 0 {
+            &text[line(&text[..last - 1])..]
+        } else {
+            &text[last..]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(stderr: &str, expected: &str) {
+        let (stdout, stderr) = (String::new(), stderr.to_owned());
+        assert_eq!(
+            Execution {
+                status: Status::Error,
+                stdout,
+                stderr
+            }
+            .exception(),
+            expected
+        );
+    }
+
+    #[test]
+    fn the_exception_is_at_the_end() {
+        check("Traceback:\n  x\nValueError: no\n", "ValueError: no");
+        check(
+            "Traceback:\nImportError: no\nnote: there is y\n",
+            "ImportError: no\nnote: there is y",
+        );
+        check("note: alone", "note: alone");
+        check("", "");
     }
 }

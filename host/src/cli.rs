@@ -13,11 +13,11 @@ use clap_complete::Shell;
 #[command(version, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// Say more of what is done
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = "Common options")]
     pub(crate) verbose: bool,
 
     /// Go on where the kernel offers no jail: untrusted code then runs with your rights
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) unsafe_no_jail: bool,
 
     #[command(subcommand)]

@@ -30,7 +30,10 @@ fn answering(expression: &str) -> String {
 
 #[test]
 fn a_mistake_is_shown_as_the_compiler_says_it() {
-    check("build_mistake", &build(&answering("1 + \"a\"")));
+    let said = build(&answering("1 + \"a\""));
+    // What the compiler advises differs from version to version.
+    let said = said.split("  = help").next().unwrap();
+    check("build_mistake", said.trim_end());
 }
 
 #[test]

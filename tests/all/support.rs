@@ -81,6 +81,7 @@ pub(crate) fn check(name: &str, transcript: &str) {
     for (pattern, name) in [
         (r"/tmp/\.tmp\w+", "[folder]"),
         (r"\.tmp\w{6}\b", "[temporary]"),
+        (r"at byte \d{3,}", "at byte [offset]"),
         (r"\b[0-9a-f]{64}\b", "[digest]"),
         (r"\d+\.\d\d s\b", "[time]"),
         (r"`[^`]*/models/", "`[cache]/models/"),

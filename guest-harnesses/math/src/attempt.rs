@@ -40,7 +40,7 @@ impl Attempt {
         let problem = match run.status {
             code::Status::Ok => "no output",
             code::Status::Timeout => "it did not end in time",
-            _ => run.last_error_line(),
+            _ => run.exception(),
         };
         Ok(Found::Problem(Template::new(REPAIR).fill(&[("problem", problem)])?))
     }

@@ -19,7 +19,7 @@ fn run(task: &Task) -> Result<Answer> {
             let run = code::python(program)?;
             match run.output() {
                 Some(output) => programs.add(extract::last_number(&output).unwrap_or(output)),
-                None => note("failed program", run.last_error_line())?,
+                None => note("failed program", run.exception())?,
             }
         } else if let Some(number) =
             extract::boxed(&reply.text).or_else(|| extract::last_number(&reply.text))
