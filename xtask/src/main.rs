@@ -7,7 +7,8 @@ mod paths;
 mod setup;
 mod test;
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -29,11 +30,18 @@ enum Task {
     Bench(bench::Options),
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
         Task::Setup => setup::all(),
         Task::Test(options) => test::run(&options),
         Task::Demo => demo::run(),
         Task::Bench(options) => bench::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            command::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
     }
 }
