@@ -175,7 +175,7 @@ pub(crate) fn sandbox_failure(error: SandboxError, path: &Path) -> Failure {
         SandboxError::Compile(
             CompileError::Refused(_) | CompileError::Limit(_) | CompileError::Died { .. },
         ) => Failure::harness(anyhow::Error::new(error).context(about)),
-        SandboxError::Compile(CompileError::Jail(_)) => {
+        SandboxError::Compile(CompileError::Jail(_)) | SandboxError::Jail(_) => {
             Failure::infrastructure(error).hint(NO_JAIL)
         }
         SandboxError::PutAside(_) => Failure::harness(error),

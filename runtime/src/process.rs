@@ -109,26 +109,23 @@ pub async fn run(mut command: Command, input: &[u8], bounds: Bounds) -> io::Resu
         drop(stdin);
         Ok::<_, io::Error>(())
     };
+    // Outside of what the clock may end, so that what was said until then is kept.
+    let (mut out, mut err) = (Collected::default(), Collected::default());
     let collected = timeout_at(deadline, async {
-        let ((), out, err) = tokio::try_join!(
+        tokio::try_join!(
             feed,
-            collect(stdout, bounds.stdout, Overflow::Stop),
-            collect(stderr, bounds.stderr, Overflow::Drop),
-        )?;
-        Ok::<_, io::Error>((out, err))
+            collect(stdout, bounds.stdout, Overflow::Stop, &mut out),
+            collect(stderr, bounds.stderr, Overflow::Drop, &mut err),
+        )
     })
     .await;
-    let (out, err, mut killed) = match collected {
-        Ok(Ok((out, err))) => (out, err, None),
+    let mut killed = match collected {
+        Ok(Ok(_)) => None,
         Ok(Err(error)) => {
             end_group(group);
             return Err(error);
         }
-        Err(_) => (
-            Collected::default(),
-            Collected::default(),
-            Some(Killed::Wall),
-        ),
+        Err(_) => Some(Killed::Wall),
     };
     if out.cut {
         killed = Some(Killed::Output);
@@ -184,21 +181,58 @@ async fn collect(
     mut from: impl AsyncRead + Unpin,
     most: usize,
     overflow: Overflow,
-) -> io::Result<Collected> {
-    let mut collected = Collected::default();
+    collected: &mut Collected,
+) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut buffer).await?;
         if read == 0 {
-            return Ok(collected);
+            return Ok(());
         }
         let room = most - collected.bytes.len();
         collected.bytes.extend_from_slice(&buffer[..read.min(room)]);
         if read > room {
             collected.cut = true;
             if overflow == Overflow::Stop {
-                return Ok(collected);
+                return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn shell(script: &str, stdout: usize) -> Finished {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0);
+        let bounds = Bounds {
+            wall: Duration::from_millis(500),
+            stdout,
+            stderr: 8,
+        };
+        run(command, b"", bounds).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_was_said_before_the_clock_ended_it_is_kept() {
+        let finished = shell("echo out; echo error >&2; sleep 30", 64).await;
+        assert_eq!(finished.killed, Some(Killed::Wall));
+        assert_eq!(finished.stdout, b"out\n");
+        assert_eq!(finished.stderr, b"error\n");
+    }
+
+    #[tokio::test]
+    async fn output_is_bounded() {
+        let finished = shell("echo 12345678; sleep 30", 4).await;
+        assert_eq!(finished.killed, Some(Killed::Output));
+        assert_eq!(finished.stdout, b"1234");
+        let finished = shell("echo 0123456789 >&2; exit 3", 4).await;
+        assert_eq!(finished.status.code(), Some(3));
+        assert_eq!(
+            (&*finished.stderr, finished.stderr_cut),
+            (&b"01234567"[..], true)
+        );
     }
 }

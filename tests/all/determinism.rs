@@ -53,41 +53,31 @@ fn a_record_that_was_changed_does_not_replay() {
     record(folder, "a.json", "1");
     let text = fs::read_to_string(folder.join("a.json")).unwrap();
 
-    fs::write(
-        folder.join("b.json"),
-        text.replace("What is 6 times 7?", "What is 6 times 8?"),
-    )
-    .unwrap();
-    let other_task = say(folder, &["replay", "b.json"]);
-    assert!(
-        other_task.contains("identical"),
-        "both sides of the border were changed: {other_task}"
-    );
+    let mut other: Value = serde_json::from_str(&text).unwrap();
+    other["calls"][0]["call"]["complete"][0]["sampling"]["max_tokens"] = 7.into();
+    fs::write(folder.join("b.json"), other.to_string()).unwrap();
+    let replay = say(folder, &["replay", "b.json"]);
+    assert!(replay.contains("the replay differs: call 1 is"), "{replay}");
 
-    fs::write(
-        folder.join("c.json"),
-        text.replace("The answer is 41.", "The answer is 40."),
-    )
-    .unwrap();
     let fuel = serde_json::from_str::<Value>(&text).unwrap()["used"]["fuel"].clone();
     fs::write(
-        folder.join("d.json"),
+        folder.join("c.json"),
         text.replace(&format!("\"fuel\": {fuel}"), "\"fuel\": 1"),
     )
     .unwrap();
-    let replay = say(folder, &["replay", "d.json"]).replace(&fuel.to_string(), "[fuel]");
+    let replay = say(folder, &["replay", "c.json"]).replace(&fuel.to_string(), "[fuel]");
     check("replay_with_other_fuel", &replay);
     let mut record: Value = serde_json::from_str(&text).unwrap();
     record["outcome"]["answer"] = "41".into();
-    fs::write(folder.join("e.json"), record.to_string()).unwrap();
-    let replay = say(folder, &["replay", "e.json"]);
+    fs::write(folder.join("d.json"), record.to_string()).unwrap();
+    let replay = say(folder, &["replay", "d.json"]);
     assert!(
         replay.contains("the replay differs: it ended with"),
         "{replay}"
     );
     record["calls"].as_array_mut().unwrap().pop();
-    fs::write(folder.join("f.json"), record.to_string()).unwrap();
-    let replay = say(folder, &["replay", "f.json"]);
+    fs::write(folder.join("e.json"), record.to_string()).unwrap();
+    let replay = say(folder, &["replay", "e.json"]);
     assert!(replay.contains("the record has none"), "{replay}");
 }
 

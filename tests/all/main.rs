@@ -15,6 +15,7 @@ mod determinism;
 mod executor;
 mod harnesses;
 mod hostile;
+mod no_jail;
 mod openai;
 mod repository;
 mod support;

@@ -13,7 +13,7 @@ const QUESTION: &str = "What is 17 + 25?";
 
 pub(crate) fn run() -> Result<()> {
     setup::all()?;
-    say("building whale-host (the first time, this takes 20 minutes on two cores)");
+    say("building whale-host (the first time, this takes about 12 minutes on two cores)");
     let host = paths::host()?;
     let harness = paths::root().join("guest-harnesses/math");
     let work = paths::target()?.join("demo");

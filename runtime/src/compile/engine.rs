@@ -42,7 +42,7 @@ pub(crate) fn engine(purpose: Purpose, stack: u64) -> wasmtime::Result<Engine> {
                 .max_wasm_stack(stack)
                 .async_stack_size(stack + (256 << 10));
         }
-        // Neither fuel nor epochs: they cost a third of its speed, and a program that goes on for
+        // Neither fuel nor epochs, which would slow it down: a program that goes on for
         // too long is ended with its process.
         Purpose::Executor => {
             config

@@ -8,18 +8,20 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use thiserror::Error;
 use tokio::{
-    io::AsyncReadExt as _,
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
-    process::Child,
+    process::{Child, ChildStderr},
     sync::{Semaphore, SemaphorePermit, mpsc},
+    time::timeout,
 };
 
 use super::{
-    frames::{FrameReader, Outbox},
+    frames::{FrameReader, Outbox, encode},
     protocol::{Ended, FromWorker, Hello, HostCall, ToWorker},
 };
 use crate::{
@@ -28,11 +30,13 @@ use crate::{
     gate::Shape,
     jail::{Policy, Resources},
     process::{self, Program},
-    roles::Role,
+    roles::{EXIT_JAIL, Role},
 };
 
 /// How often a module may kill a worker that ran it alone before it is put aside.
 const KILLS: u32 = 3;
+/// For a worker to close its jail and say that it is ready.
+const START: Duration = Duration::from_secs(30);
 
 /// How a sandbox is set up.
 #[derive(Clone, Debug)]
@@ -67,6 +71,9 @@ pub enum SandboxError {
     /// The harness could not be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// Workers can't be jailed here.
+    #[error("a worker process could not be jailed: {0}")]
+    Jail(String),
     /// A worker could not be started.
     #[error("a worker process could not be started: {0}")]
     Worker(String),
@@ -106,7 +113,8 @@ pub(crate) struct Ticket<'a> {
     pub(crate) episode: u64,
     pub(crate) events: mpsc::UnboundedReceiver<Event>,
     worker: Arc<Worker>,
-    _room: Option<SemaphorePermit<'a>>,
+    /// Nothing for a worker that runs this episode alone and goes with it.
+    room: Option<SemaphorePermit<'a>>,
 }
 
 impl Sandbox {
@@ -215,7 +223,7 @@ impl Sandbox {
             episode,
             events,
             worker,
-            _room: room,
+            room,
         }
     }
 
@@ -261,7 +269,20 @@ impl Drop for Ticket<'_> {
                 episode: self.episode,
             });
         }
+        if self.room.is_none() {
+            self.worker.outbox.close();
+        }
     }
+}
+
+/// What an ending worker said on its standard error.
+async fn last_words(stderr: Option<ChildStderr>) -> String {
+    let mut said = String::new();
+    if let Some(stderr) = stderr {
+        let mut stderr = stderr.take(4096);
+        let _ = timeout(Duration::from_secs(1), stderr.read_to_string(&mut said)).await;
+    }
+    said.trim().to_owned()
 }
 
 #[derive(Debug)]
@@ -289,7 +310,7 @@ impl Worker {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        let stderr = child.stderr.take();
+        let mut stderr = child.stderr.take();
         let resources = Resources {
             descriptors: Some(256),
             ..Resources::default()
@@ -303,6 +324,25 @@ impl Worker {
             stack: config.stack,
             cache: config.cache.folder().to_owned(),
         };
+        let (from, mut to) = stream.into_split();
+        let mut frames = FrameReader::new(from);
+        let mut frame = Vec::new();
+        encode(&hello, &mut frame).map_err(failed)?;
+        // A worker that can't take this has ended, and says why by its status.
+        let _ = to.write_all(&frame).await;
+        let first = timeout(START, frames.next::<FromWorker>()).await;
+        if !matches!(first, Ok(Ok(Some(FromWorker::Ready)))) {
+            process::end(&mut child).await;
+            let said = last_words(stderr.take()).await;
+            let status = child.try_wait().ok().flatten();
+            return Err(match status {
+                Some(status) if status.code() == Some(i32::from(EXIT_JAIL)) => {
+                    SandboxError::Jail(said)
+                }
+                Some(status) => SandboxError::Worker(format!("{status}: {said}")),
+                None => SandboxError::Worker(said),
+            });
+        }
         let worker = Arc::new(Self {
             id: child.id().unwrap_or_default(),
             outbox: Outbox::default(),
@@ -311,9 +351,6 @@ impl Worker {
             child: tokio::sync::Mutex::new(child),
             reason: Mutex::default(),
         });
-        worker.outbox.send(&hello).map_err(failed)?;
-
-        let (from, to) = stream.into_split();
         let writing = Arc::clone(&worker);
         tokio::spawn(async move {
             // A broken pipe shows on the reading side as well, which says so to everyone.
@@ -321,7 +358,6 @@ impl Worker {
         });
         let reading = Arc::clone(&worker);
         tokio::spawn(async move {
-            let mut frames = FrameReader::new(from);
             let end = loop {
                 match frames.next::<FromWorker>().await {
                     Ok(Some(message)) => reading.dispatch(message),
@@ -332,13 +368,8 @@ impl Worker {
                     Err(error) => break Some(format!("it sent nonsense: {error}")),
                 }
             };
-            let mut said = String::new();
-            if let Some(stderr) = stderr {
-                let mut stderr = stderr.take(4096);
-                let read = stderr.read_to_string(&mut said);
-                let _ = tokio::time::timeout(std::time::Duration::from_secs(1), read).await;
-            }
-            reading.died(end, said.trim()).await;
+            let said = last_words(stderr).await;
+            reading.died(end, &said).await;
         });
         Ok(worker)
     }
@@ -355,10 +386,13 @@ impl Worker {
 
     fn listen(&self, episode: u64) -> mpsc::UnboundedReceiver<Event> {
         let (sender, receiver) = mpsc::unbounded_channel();
+        // Under the lock under which the dead tell their listeners: this one is told by them, or
+        // sees here that it comes too late.
+        let mut listeners = self.listeners();
         if !self.is_alive() {
             let _ = sender.send(Event::Died("it had ended before".to_owned()));
         }
-        self.listeners().insert(episode, sender);
+        listeners.insert(episode, sender);
         receiver
     }
 
@@ -370,6 +404,7 @@ impl Worker {
     fn dispatch(&self, message: FromWorker) {
         // An episode that nobody listens for has been given up: what comes late is dropped.
         match message {
+            FromWorker::Ready => {}
             FromWorker::Call { episode, call } => {
                 if let Some(listener) = self.listeners().get(&episode) {
                     let _ = listener.send(Event::Call(call));

@@ -53,8 +53,16 @@ pub struct Task {
 /// From a worker to the host. The host believes none of it: a guest may have taken the worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
-    Call { episode: u64, call: HostCall },
-    Done { episode: u64, ended: Ended },
+    /// The jail is closed and episodes can come; said once, first.
+    Ready,
+    Call {
+        episode: u64,
+        call: HostCall,
+    },
+    Done {
+        episode: u64,
+        ended: Ended,
+    },
 }
 
 /// How an episode ended inside the worker.

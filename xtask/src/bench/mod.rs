@@ -15,6 +15,9 @@ pub(crate) struct Options {
     /// Write the rows to this file as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    /// The Python to compare with [default: the one behind `python3`]
+    #[arg(long)]
+    python: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -25,7 +28,7 @@ enum Suite {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let rows = match options.suite {
-        Suite::Sandbox => sandbox::rows()?,
+        Suite::Sandbox => sandbox::rows(options.python.clone())?,
     };
     table::print(&rows);
     if let Some(path) = &options.json {

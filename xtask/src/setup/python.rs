@@ -23,7 +23,7 @@ pub(crate) fn build(cache: &Path, wasm: &Wasm) -> Result<()> {
     if module.exists() && is_current {
         return Ok(());
     }
-    say("building the Python interpreter for the code executor, once (about 15 minutes)");
+    say("building the Python interpreter for the code executor, once (about 10 minutes)");
     let target = cache.join("python-target");
     let mut cargo = command::cargo();
     cargo

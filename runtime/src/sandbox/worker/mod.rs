@@ -87,6 +87,7 @@ struct Running {
 async fn serve(stream: StdUnixStream, mut loader: Loader) -> RoleResult {
     let (from, to) = UnixStream::from_std(stream)?.into_split();
     let outbox = Arc::new(Outbox::default());
+    outbox.send(&FromWorker::Ready)?;
     let writing = Arc::clone(&outbox);
     tokio::task::spawn_local(async move { writing.drain_to(to).await });
 
