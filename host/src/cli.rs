@@ -1,8 +1,8 @@
 //! What can be written on the command line. Completions and the manual come from here too.
 
-use std::path::PathBuf;
+use std::{net::IpAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 /// Run harnesses that nobody trusts around a language model.
@@ -29,7 +29,9 @@ Exit codes: 0 done; 1 the harness failed; 2 the command or its input is wrong; 3
 failed: a missing tool, a server, a disk.
 
 The environment: WHALE_CACHE is the folder for toolchain, models and native code (otherwise \
-`~/.cache/whale`); OPENAI_API_KEY is the key for `openai:` models; WHALE_LOG sets what is logged.";
+`~/.cache/whale`); OPENAI_API_KEY is the key for `openai:` models; WHALE_API_KEY is the key that \
+`serve` asks for; HF_ENDPOINT and HF_TOKEN are the model hub's address and your key there; WHALE_LOG \
+sets what is logged.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -38,6 +40,9 @@ pub(crate) enum Command {
     Run(Run),
     Inspect(Inspect),
     Replay(Replay),
+    Model(ModelCommand),
+    Chat(Chat),
+    Serve(Serve),
     Limits(LimitsCommand),
     Doctor(Doctor),
     Completions(Completions),
@@ -105,6 +110,18 @@ pub(crate) struct Run {
     #[arg(long, default_value = "local:smollm2-135m")]
     pub(crate) model: String,
 
+    /// A folder with a LoRA as PEFT writes it, for a local model
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter: Option<PathBuf>,
+
+    /// Where a local model computes: cpu, cuda:N or metal [default: cpu]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+
+    /// Widen the weights to 32 bits: as a trainer computes, slower and larger
+    #[arg(long)]
+    pub(crate) f32: bool,
+
     /// Fixes everything that is random
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
@@ -150,6 +167,150 @@ pub(crate) struct Replay {
     /// The module, if it is no longer in the cache
     #[arg(long)]
     pub(crate) harness: Option<PathBuf>,
+}
+
+/// Fetch, list and describe local models
+#[derive(Debug, Args)]
+pub(crate) struct ModelCommand {
+    #[command(subcommand)]
+    pub(crate) task: ModelTask,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelTask {
+    Pull(ModelPull),
+    /// List the models that are here and those that can be fetched by name
+    List,
+    Info(ModelInfo),
+}
+
+/// Fetch a model and check its hash
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whale-host model pull smollm2-135m
+  whale-host model pull Qwen/Qwen3-0.6B")]
+pub(crate) struct ModelPull {
+    /// A known name, or OWNER/NAME on the model hub
+    pub(crate) name: String,
+
+    /// Ask only the hub or only the package [default: the hub, then the package]
+    #[arg(long)]
+    pub(crate) from: Option<Source>,
+
+    /// Which state of a repository on the hub
+    #[arg(long, default_value = "main")]
+    pub(crate) revision: String,
+}
+
+/// Where a model comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Source {
+    Hub,
+    Package,
+}
+
+/// Say what a model is, from its headers
+#[derive(Debug, Args)]
+#[command(after_help = "Example: whale-host model info smollm2-135m")]
+pub(crate) struct ModelInfo {
+    /// A name in the cache, a GGUF file, or a folder with safetensors
+    pub(crate) model: String,
+
+    /// Print it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Talk with a local model in the terminal
+#[derive(Debug, Args)]
+#[command(after_help = "Example: whale-host chat smollm2-135m")]
+pub(crate) struct Chat {
+    /// A name in the cache, a GGUF file, or a folder with safetensors
+    pub(crate) model: String,
+
+    /// A folder with a LoRA as PEFT writes it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter: Option<PathBuf>,
+
+    /// Where it computes: cpu, cuda:N or metal [default: cpu]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+
+    /// Widen the weights to 32 bits: as a trainer computes, slower and larger
+    #[arg(long)]
+    pub(crate) f32: bool,
+
+    /// What the model is told first
+    #[arg(long)]
+    pub(crate) system: Option<String>,
+
+    /// The longest reply, in tokens
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_tokens: u32,
+
+    /// 0 takes the likeliest token
+    #[arg(long, default_value_t = 0.7)]
+    pub(crate) temperature: f32,
+
+    /// Fixes everything that is random
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+/// Serve a local model by OpenAI's protocol
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: whale-host serve smollm2-135m --port 8080
+
+Requests that run when the server is told to stop (SIGTERM, Ctrl-C) have 30 seconds to end.")]
+pub(crate) struct Serve {
+    /// A name in the cache, a GGUF file, or a folder with safetensors
+    pub(crate) model: String,
+
+    /// The address to listen at; one that others can reach needs WHALE_API_KEY
+    #[arg(long, default_value = "127.0.0.1")]
+    pub(crate) host: IpAddr,
+
+    /// The port to listen at; 0 takes a free one
+    #[arg(long, default_value_t = 8080)]
+    pub(crate) port: u16,
+
+    /// A folder with a LoRA as PEFT writes it, for all requests that name the model
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter: Option<PathBuf>,
+
+    /// A folder with such folders, which clients may load as models of their own
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapters: Option<PathBuf>,
+
+    /// Where it computes: cpu, cuda:N or metal [default: cpu]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+
+    /// Widen the weights to 32 bits: as a trainer computes, slower and larger
+    #[arg(long)]
+    pub(crate) f32: bool,
+
+    /// Sequences in the running batch [default: 64]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) sequences: Option<u32>,
+
+    /// Requests that may wait; more are refused with 429 [default: 1024]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) queue: Option<u32>,
+
+    /// Memory for keys and values, in MiB [default: 1024]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) memory: Option<u32>,
+
+    /// The longest prompt and reply together, in tokens [default: the model's]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) context: Option<u32>,
+
+    /// Threads that compute [default: one a processor]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
 }
 
 /// List every limit: its value, where that comes from, what it does

@@ -123,8 +123,8 @@ pub(crate) fn limits(arguments: &LimitArgs) -> Result<Limits, Failure> {
 }
 
 /// A runtime for the commands that wait.
-pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(processors().min(8))
         .enable_all()
         .build()
@@ -132,8 +132,12 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
             Failure::infrastructure(
                 anyhow::Error::new(error).context("no threads could be started"),
             )
-        })?;
-    runtime.block_on(async {
+        })
+}
+
+/// Waits for work; Ctrl-C ends it.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    runtime()?.block_on(async {
         tokio::select! {
             result = work => result,
             _ = tokio::signal::ctrl_c() => {

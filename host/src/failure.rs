@@ -73,5 +73,11 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.error)
+    }
+}
+
 /// What commands return.
 pub(crate) type CommandResult = Result<ExitCode, Failure>;

@@ -1,70 +1,74 @@
-//! The local model as a port: conversations and settings of the contract in the model's terms.
+//! The engine as a port: conversations and settings of the contract in the engine's terms.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::{task::spawn_blocking, time::Instant};
-use whale_lm::{ChatMessage, LmError, Model, Sampling, StopReason};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
+use whale_lm::{
+    ChatMessage, Constraint as LmConstraint, Engine, Event, Generate, Generated, LmError, Request,
+    Sampling, Scored, Tool, ToolCall, Work,
+};
 use whale_runtime::{
-    contract::{Completion, Constraint, FinishReason, Prompt, Role, Usage},
+    contract::{
+        Completion, Constraint, FinishReason, Prompt, Role, Tool as ContractTool,
+        ToolCall as ContractCall, Usage,
+    },
     ports::{ChatModel, ModelReply, ModelRequest, PortError, Tokens},
 };
 
-/// A model in this process.
+/// A model in this process, perhaps with an adapter.
 pub(crate) struct LocalModel {
-    model: Arc<Model>,
+    engine: Arc<Engine>,
+    adapter: Option<String>,
 }
 
 impl LocalModel {
-    pub(crate) fn load(path: &Path) -> Result<Self, LmError> {
-        Ok(Self {
-            model: Arc::new(Model::load(path)?),
-        })
+    pub(crate) fn new(engine: Arc<Engine>, adapter: Option<String>) -> Self {
+        Self { engine, adapter }
     }
 
-    fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, PortError> {
+    fn encode(&self, prompt: &Prompt, tools: &[ContractTool]) -> Result<Vec<u32>, PortError> {
+        let model = self.engine.model();
         let ids = match prompt {
-            Prompt::Raw(text) => self.model.encode(text),
+            Prompt::Raw(text) => model.encode_prompt(text),
             Prompt::Chat(messages) => {
                 let messages: Vec<ChatMessage> = messages
                     .iter()
                     .map(|message| ChatMessage {
-                        role: role(message.role),
+                        role: role(message.role).to_owned(),
                         content: message.content.clone(),
+                        tool_calls: message.tool_calls.iter().map(call).collect(),
+                        tool_call_id: message.tool_call_id.clone(),
                     })
                     .collect();
-                self.model.encode_chat(&messages)
+                let tools = tools.iter().map(tool).collect::<Result<Vec<_>, _>>()?;
+                model.encode_chat(&messages, &tools)
             }
         };
         ids.map_err(port_error)
     }
 
-    /// Each continuation's score, on a thread that may compute.
-    async fn scores(
-        &self,
-        prompt: Vec<u32>,
-        continuations: &[String],
-    ) -> Result<Vec<f64>, PortError> {
-        let encoded = continuations.iter().map(|text| self.model.encode(text));
-        let encoded = encoded.collect::<Result<Vec<_>, _>>().map_err(port_error)?;
-        let going = Going::new();
-        let (model, goes) = (Arc::clone(&self.model), going.flag());
-        let scored = spawn_blocking(move || {
-            let open = || goes.load(Ordering::Relaxed);
-            let each = encoded.iter().take_while(|_| open());
-            each.map(|continuation| model.score(&prompt, continuation))
-                .collect::<Result<Vec<_>, _>>()
+    /// Runs a request to its end; it is cancelled when the caller goes away.
+    async fn run(&self, request: Request, deadline: Instant) -> Result<Event, PortError> {
+        let (sender, receiver) = oneshot::channel();
+        let mut sender = Some(sender);
+        let sink = Box::new(move |event: Event| {
+            if !matches!(event, Event::Token { .. })
+                && let Some(sender) = sender.take()
+            {
+                let _ = sender.send(event);
+            }
         });
-        let scored = scored
-            .await
-            .map_err(|error| PortError::Infrastructure(error.to_string()))?;
-        scored.map_err(port_error)
+        let _ticket = self.engine.submit(request, sink).map_err(port_error)?;
+        let late = |_| PortError::Infrastructure("the episode's time is over".to_owned());
+        match timeout_at(deadline, receiver).await.map_err(late)? {
+            Ok(Event::Failed(error)) => Err(port_error(error)),
+            Ok(event) => Ok(event),
+            Err(_) => Err(port_error(LmError::Stopped)),
+        }
     }
 }
 
@@ -77,143 +81,170 @@ fn role(role: Role) -> &'static str {
     }
 }
 
+fn call(call: &ContractCall) -> ToolCall {
+    ToolCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+    }
+}
+
+fn tool(tool: &ContractTool) -> Result<Tool, PortError> {
+    let parameters = serde_json::from_str(&tool.parameters).map_err(|error| {
+        PortError::Invalid(format!(
+            "the parameters of `{}` are no JSON: {error}",
+            tool.name
+        ))
+    })?;
+    Ok(Tool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        parameters,
+    })
+}
+
+fn constraint(asked: &Constraint) -> Result<LmConstraint, PortError> {
+    Ok(match asked {
+        Constraint::Choices(choices) => LmConstraint::Choices(choices.clone()),
+        Constraint::Regex(regex) => LmConstraint::Regex(regex.clone()),
+        Constraint::JsonSchema(schema) => {
+            let schema = serde_json::from_str(schema)
+                .map_err(|error| PortError::Invalid(format!("the schema is no JSON: {error}")))?;
+            LmConstraint::JsonSchema(schema)
+        }
+    })
+}
+
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn port_error(error: LmError) -> PortError {
     match error {
-        LmError::TooLong { .. } | LmError::NoTemplate | LmError::Template(_) => {
-            PortError::Invalid(error.to_string())
-        }
+        LmError::TooLong { .. }
+        | LmError::Empty
+        | LmError::NoTemplate
+        | LmError::Template(_)
+        | LmError::Setting { .. }
+        | LmError::Constraint(_) => PortError::Invalid(error.to_string()),
         _ => PortError::Infrastructure(error.to_string()),
-    }
-}
-
-/// Stops a computation when the episode that asked for it is gone.
-struct Going(Arc<AtomicBool>);
-
-impl Going {
-    fn new() -> Self {
-        Self(Arc::new(AtomicBool::new(true)))
-    }
-
-    fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
-    }
-}
-
-impl Drop for Going {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
     }
 }
 
 #[async_trait]
 impl ChatModel for LocalModel {
     fn name(&self) -> String {
-        self.model.name().to_owned()
+        self.engine.model().name().to_owned()
     }
 
     async fn complete(&self, request: ModelRequest<'_>) -> Result<ModelReply, PortError> {
         let asked = request.request;
-        if !asked.tools.is_empty() {
-            return Err(PortError::Unavailable(
-                "the local model takes no tools".to_owned(),
-            ));
-        }
-        let prompt = self.encode(&asked.prompt)?;
-        match &asked.constraint {
-            None => {}
-            Some(Constraint::Choices(choices)) => return self.choose(prompt, choices).await,
-            Some(Constraint::Regex(_) | Constraint::JsonSchema(_)) => {
-                return Err(PortError::Unavailable(
-                    "the local model can be constrained to choices only".to_owned(),
-                ));
-            }
-        }
-        let sampling = Sampling {
-            temperature: asked.sampling.temperature.unwrap_or(1.0),
-            top_k: asked.sampling.top_k,
-            top_p: asked.sampling.top_p,
-            min_p: asked.sampling.min_p,
-            repetition_penalty: asked.sampling.repetition_penalty,
-        };
-        let (stops, seed, most) = (
-            asked.stop.clone(),
-            request.seed,
-            request.max_tokens as usize,
-        );
-        let going = Going::new();
-        let (model, goes, ids) = (Arc::clone(&self.model), going.flag(), prompt.clone());
-        let generated = spawn_blocking(move || {
-            let go_on = || goes.load(Ordering::Relaxed);
-            model.generate(&ids, most, &sampling, &stops, seed, go_on)
-        });
-        let generated = generated
-            .await
-            .map_err(|error| PortError::Infrastructure(error.to_string()))?;
-        let generated = generated.map_err(port_error)?;
-        let completion = Completion {
-            text: generated.text,
-            tool_calls: Vec::new(),
-            finish_reason: match generated.reason {
-                StopReason::Stop => FinishReason::Stop,
-                StopReason::Length => FinishReason::Length,
+        let prompt = self.encode(&asked.prompt, &asked.tools)?;
+        let generate = Generate {
+            max_tokens: request.max_tokens as usize,
+            sampling: Sampling {
+                temperature: asked.sampling.temperature.unwrap_or(1.0),
+                top_k: asked.sampling.top_k,
+                top_p: asked.sampling.top_p,
+                min_p: asked.sampling.min_p,
+                repetition_penalty: asked.sampling.repetition_penalty,
             },
-            usage: usage(prompt.len(), generated.sampled.len()),
+            stops: asked.stop.clone(),
+            constraint: asked.constraint.as_ref().map(constraint).transpose()?,
+            seed: request.seed,
+            ..Generate::default()
         };
-        let tokens = Tokens {
-            prompt,
-            sampled: generated.sampled,
-            log_probabilities: generated.log_probabilities,
+        let work = Request {
+            prompt: prompt.clone(),
+            work: Work::Generate(generate),
+            adapter: self.adapter.clone(),
         };
-        Ok(ModelReply {
-            completion,
-            tokens: Some(tokens),
-        })
+        match self.run(work, request.deadline).await? {
+            Event::Generated(generated) => Ok(reply(prompt, generated, !asked.tools.is_empty())),
+            _ => Err(PortError::Infrastructure(
+                "the engine did something else".to_owned(),
+            )),
+        }
     }
 
     async fn score(
         &self,
         prompt: &Prompt,
         continuations: &[String],
-        _deadline: Instant,
+        deadline: Instant,
     ) -> Result<Vec<f64>, PortError> {
-        self.scores(self.encode(prompt)?, continuations).await
+        let prompt = self.encode(prompt, &[])?;
+        let scores = continuations.iter().map(|text| {
+            let prompt = prompt.clone();
+            async move {
+                let continuation = self.engine.model().encode(text).map_err(port_error)?;
+                if continuation.is_empty() {
+                    return Ok(0.0);
+                }
+                let work = Work::Score(continuation);
+                let request = Request {
+                    prompt,
+                    work,
+                    adapter: self.adapter.clone(),
+                };
+                match self.run(request, deadline).await? {
+                    Event::Scored(Scored {
+                        log_probabilities, ..
+                    }) => Ok(log_probabilities.iter().map(|p| f64::from(*p)).sum()),
+                    _ => Err(PortError::Infrastructure(
+                        "the engine did something else".to_owned(),
+                    )),
+                }
+            }
+        });
+        futures::future::try_join_all(scores).await
     }
 
     fn count_tokens(&self, text: &str) -> Result<u32, PortError> {
-        Ok(length(self.model.encode(text).map_err(port_error)?.len()))
+        Ok(length(
+            self.engine.model().encode(text).map_err(port_error)?.len(),
+        ))
     }
 
     fn context_limit(&self) -> Result<u32, PortError> {
-        Ok(length(self.model.context()))
+        Ok(length(self.engine.context()))
     }
 }
 
-impl LocalModel {
-    /// The likeliest of the choices.
-    async fn choose(&self, prompt: Vec<u32>, choices: &[String]) -> Result<ModelReply, PortError> {
-        let read = prompt.len();
-        let scores = self.scores(prompt, choices).await?;
-        let best = scores.iter().zip(choices).max_by(|a, b| a.0.total_cmp(b.0));
-        let text = best.map(|(_, choice)| choice.clone()).unwrap_or_default();
-        let written = self.model.encode(&text).map_err(port_error)?.len();
-        let completion = Completion {
-            text,
-            tool_calls: Vec::new(),
-            finish_reason: FinishReason::Stop,
-            usage: usage(read, written),
-        };
-        Ok(ModelReply {
-            completion,
-            tokens: None,
-        })
-    }
-}
-
-fn usage(prompt: usize, completion: usize) -> Usage {
-    Usage {
-        prompt_tokens: length(prompt),
-        completion_tokens: length(completion),
+fn reply(prompt: Vec<u32>, generated: Generated, with_tools: bool) -> ModelReply {
+    let (text, calls) = if with_tools {
+        whale_lm::parse_tool_calls(&generated.text)
+    } else {
+        (generated.text.clone(), Vec::new())
+    };
+    let finish_reason = match generated.finish {
+        _ if !calls.is_empty() => FinishReason::ToolCalls,
+        whale_lm::FinishReason::Stop => FinishReason::Stop,
+        whale_lm::FinishReason::Length => FinishReason::Length,
+    };
+    let tool_calls = calls.into_iter().map(|call| ContractCall {
+        id: call.id,
+        name: call.name,
+        arguments: call.arguments,
+    });
+    let completion = Completion {
+        text,
+        tool_calls: tool_calls.collect(),
+        finish_reason,
+        usage: Usage {
+            prompt_tokens: length(prompt.len()),
+            completion_tokens: length(generated.tokens.len()),
+        },
+    };
+    let tokens = Tokens {
+        prompt,
+        sampled: generated.ids(),
+        log_probabilities: generated
+            .tokens
+            .iter()
+            .map(|token| token.log_probability)
+            .collect(),
+    };
+    ModelReply {
+        completion,
+        tokens: Some(tokens),
     }
 }
 

@@ -4,9 +4,11 @@ mod cli;
 mod commands;
 mod context;
 mod failure;
+mod hub;
 mod local_model;
 mod model;
 mod printer;
+mod server;
 mod settings;
 
 use std::{ffi::OsString, process::ExitCode};

@@ -1,28 +1,50 @@
 //! `--model`: from what a user writes to a model.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::anyhow;
+use whale_lm::{Compute, Engine, EngineConfig, Model};
 use whale_runtime::ports::{ChatModel, OpenAi, OpenAiConfig, Scripted, Secret};
 
-use crate::{
-    context::{Context, SET_UP},
-    failure::Failure,
-    local_model::LocalModel,
-    settings,
-};
+use crate::{context::Context, failure::Failure, local_model::LocalModel, settings};
 
 const FORMS: &str = "a model is `local:NAME-OR-FILE`, `openai:URL#NAME` or `scripted:FILE`";
 
+/// How a local model is run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LocalOptions {
+    pub(crate) adapter: Option<PathBuf>,
+    pub(crate) device: Option<String>,
+    pub(crate) f32: bool,
+    pub(crate) config: EngineConfig,
+}
+
+/// The name under which `--adapter` is loaded.
+pub(crate) const ADAPTER: &str = "adapter";
+
 /// Makes the model that `text` names; a local one is loaded.
-pub(crate) fn open(context: &Context, text: &str) -> Result<Arc<dyn ChatModel>, Failure> {
+pub(crate) fn open(
+    context: &Context,
+    text: &str,
+    options: &LocalOptions,
+) -> Result<Arc<dyn ChatModel>, Failure> {
     let unknown = || Failure::user(anyhow!("`{text}` is no model")).hint(FORMS);
     let (kind, rest) = text.split_once(':').ok_or_else(unknown)?;
     if rest.is_empty() {
         return Err(unknown());
     }
     match kind {
-        "local" => local(context, rest),
+        "local" => {
+            let engine = Arc::new(engine(context, rest, options)?);
+            let adapter = options.adapter.as_ref().map(|_| ADAPTER.to_owned());
+            Ok(Arc::new(LocalModel::new(engine, adapter)))
+        }
+        _ if options.adapter.is_some() => Err(Failure::user(anyhow!(
+            "`--adapter` goes with a local model, and `{text}` is none"
+        ))),
         "openai" => openai(rest),
         "scripted" => {
             let script = Scripted::read(Path::new(rest)).map_err(Failure::user)?;
@@ -32,22 +54,65 @@ pub(crate) fn open(context: &Context, text: &str) -> Result<Arc<dyn ChatModel>, 
     }
 }
 
-fn local(context: &Context, name: &str) -> Result<Arc<dyn ChatModel>, Failure> {
-    let file = Path::new(name);
-    let path = if file
-        .extension()
-        .is_some_and(|extension| extension == "gguf")
-    {
-        file.to_owned()
+/// The file or folder of a local model: a path, or a name in the cache.
+pub(crate) fn path(context: &Context, name: &str) -> Result<PathBuf, Failure> {
+    let written = Path::new(name);
+    let is_path = written.components().count() > 1
+        || written
+            .extension()
+            .is_some_and(|extension| extension == "gguf")
+        || written.is_dir();
+    let path = if is_path {
+        written.to_owned()
     } else {
-        context.models().join(format!("{name}.gguf"))
+        let folder = context.models().join(name);
+        if folder.is_dir() {
+            folder
+        } else {
+            context.models().join(format!("{name}.gguf"))
+        }
     };
-    if !path.exists() {
-        let missing = anyhow!("there is no model `{}`", path.display());
-        return Err(Failure::user(missing).hint(format!("for `smollm2-135m`, {SET_UP}")));
+    if path.exists() {
+        return Ok(path);
     }
-    let model = LocalModel::load(&path).map_err(Failure::user)?;
-    Ok(Arc::new(model))
+    let missing = anyhow!("there is no model `{}`", path.display());
+    Err(Failure::user(missing).hint(
+        "`whale-host model list` says which there are, `whale-host model pull smollm2-135m` fetches \
+         a small one",
+    ))
+}
+
+/// What a server calls a local model: its name without folder and ending.
+pub(crate) fn short_name(name: &str) -> String {
+    let stem = Path::new(name)
+        .file_name()
+        .map_or(name.into(), |name| name.to_string_lossy());
+    stem.strip_suffix(".gguf").unwrap_or(&stem).to_owned()
+}
+
+/// Loads a local model and starts its engine.
+pub(crate) fn engine(
+    context: &Context,
+    name: &str,
+    options: &LocalOptions,
+) -> Result<Engine, Failure> {
+    let path = path(context, name)?;
+    let compute = match &options.device {
+        Some(device) => Compute::parse(device).map_err(Failure::user)?,
+        None => Compute::default(),
+    };
+    let compute = match compute {
+        Compute::Kernels if options.f32 => Compute::Widened,
+        other => other,
+    };
+    let model = Model::load(&path, &compute).map_err(Failure::user)?;
+    let engine = Engine::start(model, options.config.clone()).map_err(Failure::user)?;
+    if let Some(folder) = &options.adapter {
+        engine
+            .load_adapter(ADAPTER, folder)
+            .map_err(Failure::user)?;
+    }
+    Ok(engine)
 }
 
 fn openai(text: &str) -> Result<Arc<dyn ChatModel>, Failure> {

@@ -12,6 +12,12 @@ pub(crate) fn line(text: &str) {
     }
 }
 
+/// A part of a line on stdout, shown at once.
+pub(crate) fn part(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = write!(out, "{}", shown(text)).and_then(|()| out.flush());
+}
+
 /// A message on stderr.
 pub(crate) fn error(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", shown(text));

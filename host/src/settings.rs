@@ -12,6 +12,11 @@ const CACHE: &str = "WHALE_CACHE";
 const LOG: &str = "WHALE_LOG";
 /// The key of an OpenAI-compatible server.
 const KEY: &str = "OPENAI_API_KEY";
+/// The key that clients of `serve` must send.
+pub(crate) const SERVER_KEY: &str = "WHALE_API_KEY";
+/// The model hub's address, and a key for it.
+const HUB: &str = "HF_ENDPOINT";
+const HUB_TOKEN: &str = "HF_TOKEN";
 
 /// The folder for everything that is kept between runs.
 pub(crate) fn cache() -> Result<PathBuf, Failure> {
@@ -28,9 +33,29 @@ pub(crate) fn cache() -> Result<PathBuf, Failure> {
     })
 }
 
+fn text(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// The key for a model's server.
 pub(crate) fn openai_key() -> Option<String> {
-    std::env::var(KEY).ok().filter(|key| !key.is_empty())
+    text(KEY)
+}
+
+/// The key that clients of this server must send.
+pub(crate) fn server_key() -> Option<String> {
+    text(SERVER_KEY)
+}
+
+/// The model hub's address.
+pub(crate) fn hub() -> String {
+    let address = text(HUB).unwrap_or_else(|| "https://huggingface.co".to_owned());
+    address.trim_end_matches('/').to_owned()
+}
+
+/// The key for the model hub.
+pub(crate) fn hub_token() -> Option<String> {
+    text(HUB_TOKEN)
 }
 
 /// Logs to stderr: nothing but warnings, more with `--verbose`, or what `WHALE_LOG` says.

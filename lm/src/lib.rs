@@ -1,15 +1,30 @@
-//! Small language models on candle, on the processor: one GGUF file is a model, with its tokenizer
-//! and its chat template.
+//! A language-model engine on candle: batched generation, scoring, adapters, and logits for
+//! training from the same weights.
 //!
-//! Plain on purpose: one sequence at a time. Replies are a function of the request and its seed.
+//! - [`Model`] is a loaded checkpoint: GGUF or safetensors, of one of the known [`Architecture`]s.
+//! - [`Engine`] serves many [`Request`]s at once from one batch.
+//! - [`Learner`] gives log-probabilities with gradients.
+//! - [`Adapter`] is a LoRA, applied beside the weights.
 
+mod adapter;
+mod arch;
+mod blocks;
+mod engine;
 mod error;
+mod kernels;
+mod learn;
 mod model;
-mod sampling;
-mod template;
-mod tokenizer;
+mod simd;
+mod text;
+mod weights;
 
+pub use adapter::Adapter;
+pub use arch::Architecture;
+pub use engine::{
+    Constraint, Engine, EngineConfig, Event, FinishReason, Generate, Generated, Request,
+    SampledToken, Sampling, Scored, Sink, Stats, Ticket, Work,
+};
 pub use error::LmError;
-pub use model::{Generated, Model, StopReason};
-pub use sampling::Sampling;
-pub use template::ChatMessage;
+pub use learn::{Learner, Supervised};
+pub use model::{Compute, Description, Model};
+pub use text::{ChatMessage, Tool, ToolCall, parse_tool_calls};

@@ -1,100 +1,161 @@
-//! A model that is loaded: generation and scoring, one sequence at a time.
+//! A model that is loaded: its decoder, tokenizer and chat template.
 
-use std::{
-    fs::File,
-    io::BufReader,
-    path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::path::Path;
 
-use candle_core::{Device, IndexOp as _, Tensor, quantized::gguf_file::Content};
-use candle_transformers::models::quantized_llama::ModelWeights;
+use candle_core::{DType, Device};
 
 use crate::{
-    ChatMessage, LmError, Sampling,
-    sampling::log_probability,
-    template::Template,
-    tokenizer::{self, Tokenizer},
+    Architecture, ChatMessage, LmError, Tool, arch,
+    blocks::{Backend, Decoder},
+    text::{Template, Tokenizer},
+    weights::{Checkpoint, Kind},
 };
 
-/// The longest context that the model's code has rotary positions for.
-const LONGEST: usize = 4096;
+/// Where and how a model computes.
+#[derive(Clone, Debug, Default)]
+pub enum Compute {
+    /// On the processor, with this crate's kernels, on weights as narrow as they are stored.
+    #[default]
+    Kernels,
+    /// The same with weights that are widened to 32 bits: what a trainer computes, up to the order of
+    /// sums. Weights that are stored in 4 or 8 bits are multiplied with rows that are rounded to 8,
+    /// as other engines do it; this spares the rounding for memory and time.
+    Widened,
+    /// On a device of candle's, on weights that are widened to a precision.
+    Candle(Device, DType),
+}
+
+impl Compute {
+    /// From what a user writes: `cpu`, `cuda:N` or `metal`.
+    ///
+    /// # Errors
+    /// When there is no such device, or this build has no support for it.
+    pub fn parse(text: &str) -> Result<Self, LmError> {
+        let unknown = || LmError::Setting {
+            name: "device",
+            value: text.to_owned(),
+            bounds: "`cpu`, `cuda:N` or `metal`",
+        };
+        let (kind, index) = text.split_once(':').unwrap_or((text, "0"));
+        let index: usize = index.parse().map_err(|_| unknown())?;
+        match kind {
+            "cpu" => Ok(Self::Kernels),
+            "cuda" => Ok(Self::Candle(Device::new_cuda(index)?, DType::BF16)),
+            "metal" => Ok(Self::Candle(Device::new_metal(index)?, DType::F32)),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn backend(&self) -> Backend {
+        match self {
+            Self::Kernels => Backend::Kernels { widen: false },
+            Self::Widened => Backend::Kernels { widen: true },
+            Self::Candle(device, dtype) => Backend::Candle {
+                device: device.clone(),
+                dtype: *dtype,
+            },
+        }
+    }
+}
 
 /// A model.
 pub struct Model {
-    name: String,
-    weights: Mutex<ModelWeights>,
-    tokenizer: Tokenizer,
+    pub(crate) decoder: Decoder,
+    pub(crate) tokenizer: Tokenizer,
     template: Option<Template>,
+    name: String,
+    hash: String,
     context: usize,
+    architecture: Architecture,
 }
 
-/// Why a reply ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    /// The model ended its turn, or a stop string came.
-    Stop,
-    /// It reached its longest length, or the context's.
-    Length,
-}
-
-/// A reply.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Generated {
-    /// Its text, without the stop string.
-    pub text: String,
-    /// Why it ended.
-    pub reason: StopReason,
-    /// The tokens that were sampled, the one that ended the turn included.
-    pub sampled: Vec<u32>,
-    /// The natural logarithm of each one's probability, before temperature and bounds.
-    pub log_probabilities: Vec<f32>,
+/// What a checkpoint is, from its headers alone.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Its architecture.
+    pub architecture: Architecture,
+    /// How many weights it has.
+    pub weights: usize,
+    /// How they are stored: each kind with its share of the weights.
+    pub kinds: Vec<(String, f64)>,
+    /// Layers.
+    pub layers: usize,
+    /// The width of a row.
+    pub width: usize,
+    /// Tokens in the vocabulary.
+    pub vocabulary: usize,
+    /// The longest prompt and reply together, in tokens.
+    pub context: usize,
+    /// It has a chat template.
+    pub chat: bool,
+    /// The SHA-256 of its weights' files.
+    pub hash: String,
 }
 
 impl Model {
-    /// Loads a GGUF file.
+    /// Loads a GGUF file or a folder with safetensors.
     ///
     /// # Errors
-    /// When it can't be read, is damaged, or holds a model of another kind.
-    pub fn load(path: &Path) -> Result<Self, LmError> {
-        let shown = || path.display().to_string();
-        let file = File::open(path).map_err(|error| LmError::Io {
-            path: shown(),
-            error,
-        })?;
-        let mut reader = BufReader::new(file);
-        let damaged = |error: candle_core::Error| LmError::Format {
-            path: shown(),
-            message: first_line(&error),
+    /// When it can't be read, is damaged, or is of a kind that is not known here.
+    pub fn load(path: &Path, compute: &Compute) -> Result<Self, LmError> {
+        let checkpoint = Checkpoint::open(path)?;
+        let (architecture, shape) = arch::describe(&checkpoint)?;
+        let (tokenizer, template) = Tokenizer::open(&checkpoint)?;
+        let decoder = arch::load(&checkpoint, compute.backend())?;
+        let named = checkpoint
+            .vocabulary()
+            .and_then(|vocabulary| vocabulary.name.clone());
+        let stem = || {
+            path.file_stem()
+                .map(|stem| stem.to_string_lossy().into_owned())
         };
-        let content = Content::read(&mut reader).map_err(damaged)?;
-        let architecture = tokenizer::text(&content, "general.architecture")?;
-        if architecture != "llama" {
-            return Err(LmError::Architecture(architecture));
-        }
-        let tokenizer = Tokenizer::read(&content)?;
-        let (beginning, end) = tokenizer.borders();
-        let template = tokenizer::text(&content, "tokenizer.chat_template").ok();
-        let template = template
-            .map(|source| Template::new(source, beginning, end))
-            .transpose()?;
-        let context = content
-            .metadata
-            .get("llama.context_length")
-            .and_then(tokenizer::number);
-        let context = context
-            .and_then(|n| usize::try_from(n).ok())
-            .unwrap_or(LONGEST)
-            .min(LONGEST);
-        let name = tokenizer::text(&content, "general.name").unwrap_or_else(|_| "local".to_owned());
-        let weights =
-            ModelWeights::from_gguf(content, &mut reader, &Device::Cpu).map_err(damaged)?;
         Ok(Self {
-            name,
-            weights: Mutex::new(weights),
+            name: named.or_else(stem).unwrap_or_else(|| "local".to_owned()),
+            hash: checkpoint.hash()?,
+            context: shape.context(),
+            decoder,
             tokenizer,
             template,
-            context,
+            architecture,
+        })
+    }
+
+    /// Says what a checkpoint is without loading its weights.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn describe(path: &Path) -> Result<Description, LmError> {
+        let checkpoint = Checkpoint::open(path)?;
+        let (architecture, shape) = arch::describe(&checkpoint)?;
+        let (_, template) = Tokenizer::open(&checkpoint)?;
+        let inventory = checkpoint.inventory();
+        let weights: usize = inventory.iter().map(|(_, _, count)| count).sum();
+        let mut kinds: Vec<(String, usize)> = Vec::new();
+        for (_, kind, count) in &inventory {
+            let name = match kind {
+                Kind::Ggml(kind) => format!("{kind:?}"),
+                kind => format!("{kind:?}"),
+            };
+            match kinds.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += count,
+                None => kinds.push((name, *count)),
+            }
+        }
+        kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let share = |count: usize| count as f64 / weights.max(1) as f64;
+        Ok(Description {
+            architecture,
+            weights,
+            kinds: kinds
+                .into_iter()
+                .map(|(name, count)| (name, share(count)))
+                .collect(),
+            layers: shape.num_hidden_layers,
+            width: shape.hidden_size,
+            vocabulary: shape.vocab_size,
+            context: shape.context(),
+            chat: template.is_some(),
+            hash: checkpoint.hash()?,
         })
     }
 
@@ -104,22 +165,52 @@ impl Model {
         &self.name
     }
 
+    /// The SHA-256 of its weights' files, in hexadecimal.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
     /// The longest prompt and reply together, in tokens.
     #[must_use]
     pub fn context(&self) -> usize {
         self.context
     }
 
+    /// Its architecture.
+    #[must_use]
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    /// The bytes that its matrices take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.decoder.bytes()
+    }
+
     /// A conversation as token ids, ready for the model's turn.
     ///
     /// # Errors
-    /// When the model has no chat template, or it does not take these messages.
-    pub fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, LmError> {
+    /// When the model has no chat template, or it does not take these messages or tools.
+    pub fn encode_chat(
+        &self,
+        messages: &[ChatMessage],
+        tools: &[Tool],
+    ) -> Result<Vec<u32>, LmError> {
         let template = self.template.as_ref().ok_or(LmError::NoTemplate)?;
-        self.tokenizer.encode(&template.render(messages)?)
+        self.tokenizer.encode(&template.render(messages, tools)?)
     }
 
-    /// A text as token ids.
+    /// A raw prompt as token ids, with the token for its beginning where the model wants one.
+    ///
+    /// # Errors
+    /// When the tokenizer fails.
+    pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>, LmError> {
+        self.tokenizer.encode_raw(text)
+    }
+
+    /// A text as token ids, as it is.
     ///
     /// # Errors
     /// When the tokenizer fails.
@@ -135,116 +226,10 @@ impl Model {
         self.tokenizer.decode(ids)
     }
 
-    fn weights(&self) -> MutexGuard<'_, ModelWeights> {
-        self.weights.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The bytes of a token's text; a control token's are those of its name.
+    #[must_use]
+    pub fn token_bytes(&self, id: u32) -> Vec<u8> {
+        let name = || self.tokenizer.written(id).unwrap_or_default().into_bytes();
+        self.tokenizer.bytes(id).unwrap_or_else(name)
     }
-
-    fn room(&self, prompt: &[u32]) -> Result<usize, LmError> {
-        match self.context.checked_sub(prompt.len()) {
-            Some(room) if room > 0 && !prompt.is_empty() => Ok(room),
-            _ => Err(LmError::TooLong {
-                tokens: prompt.len(),
-                limit: self.context,
-            }),
-        }
-    }
-
-    /// Writes a reply to a prompt. `go_on` is asked before each token.
-    ///
-    /// # Errors
-    /// When the prompt is too long or the computation fails.
-    pub fn generate(
-        &self,
-        prompt: &[u32],
-        max_tokens: usize,
-        sampling: &Sampling,
-        stops: &[String],
-        seed: u64,
-        go_on: impl Fn() -> bool,
-    ) -> Result<Generated, LmError> {
-        let most = max_tokens.min(self.room(prompt)?);
-        let mut random = fastrand::Rng::with_seed(seed);
-        let mut weights = self.weights();
-        weights.clear_kv_cache();
-        let mut logits = forward(&mut weights, prompt, 0)?;
-        let mut seen = prompt.to_vec();
-        let mut generated = Generated {
-            text: String::new(),
-            reason: StopReason::Length,
-            sampled: Vec::new(),
-            log_probabilities: Vec::new(),
-        };
-        while generated.sampled.len() < most && go_on() {
-            let chosen = sampling.choose(&logits, &seen, &mut random);
-            generated.sampled.push(chosen.token);
-            generated.log_probabilities.push(chosen.log_probability);
-            if chosen.token == self.tokenizer.end {
-                generated.reason = StopReason::Stop;
-                break;
-            }
-            seen.push(chosen.token);
-            if !stops.is_empty() {
-                let text = self.tokenizer.decode(&generated.sampled)?;
-                if let Some(at) = stops
-                    .iter()
-                    .filter_map(|stop| text.find(stop.as_str()))
-                    .min()
-                {
-                    generated.text = text[..at].to_owned();
-                    generated.reason = StopReason::Stop;
-                    return Ok(generated);
-                }
-            }
-            if generated.sampled.len() < most {
-                logits = forward(&mut weights, &[chosen.token], seen.len() - 1)?;
-            }
-        }
-        generated.text = self.tokenizer.decode(&generated.sampled)?;
-        Ok(generated)
-    }
-
-    /// The natural logarithm of the likelihood of a continuation after a prompt.
-    ///
-    /// # Errors
-    /// When both together are too long or the computation fails.
-    pub fn score(&self, prompt: &[u32], continuation: &[u32]) -> Result<f64, LmError> {
-        if self.room(prompt)? < continuation.len() {
-            let tokens = prompt.len() + continuation.len();
-            return Err(LmError::TooLong {
-                tokens,
-                limit: self.context,
-            });
-        }
-        let mut weights = self.weights();
-        weights.clear_kv_cache();
-        let mut logits = forward(&mut weights, prompt, 0)?;
-        let mut sum = 0.0;
-        for (offset, token) in continuation.iter().enumerate() {
-            sum += f64::from(log_probability(&logits, *token as usize));
-            if offset + 1 < continuation.len() {
-                logits = forward(&mut weights, &[*token], prompt.len() + offset)?;
-            }
-        }
-        Ok(sum)
-    }
-}
-
-/// The logits after the last of these tokens, which stand at `position` and on.
-fn forward(
-    weights: &mut ModelWeights,
-    tokens: &[u32],
-    position: usize,
-) -> Result<Vec<f32>, LmError> {
-    let input = Tensor::new(tokens, &Device::Cpu)?.unsqueeze(0)?;
-    Ok(weights.forward(&input, position)?.i(0)?.to_vec1()?)
-}
-
-/// Candle's errors carry a backtrace behind their first line.
-fn first_line(error: &candle_core::Error) -> String {
-    error
-        .to_string()
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .to_owned()
 }

@@ -34,7 +34,8 @@ pub(crate) fn host() -> Result<PathBuf> {
     let mut build = command::cargo();
     build
         .current_dir(root())
-        .args(["build", "--quiet", "--package", "whale-host"]);
+        // The whole workspace, so that its dependencies are built with the same features as in tests.
+        .args(["build", "--quiet", "--workspace", "--bins"]);
     command::run(&mut build)?;
     Ok(target()?.join("debug/whale-host"))
 }

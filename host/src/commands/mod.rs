@@ -1,13 +1,16 @@
 //! One file a command.
 
 mod build;
+mod chat;
 mod doctor;
 mod inspect;
 mod limits;
+mod model;
 mod new;
 mod reference;
 mod replay;
 mod run;
+mod serve;
 
 use crate::{
     cli::{Cli, Command},
@@ -23,6 +26,9 @@ pub(crate) fn execute(cli: Cli) -> CommandResult {
         Command::Run(arguments) => run::execute(&context?, &arguments),
         Command::Inspect(arguments) => inspect::execute(&context?, &arguments),
         Command::Replay(arguments) => replay::execute(&context?, &arguments),
+        Command::Model(arguments) => model::execute(&context?, &arguments),
+        Command::Chat(arguments) => chat::execute(&context?, &arguments),
+        Command::Serve(arguments) => serve::execute(&context?, &arguments),
         Command::Limits(arguments) => limits::execute(&arguments),
         Command::Doctor(arguments) => doctor::execute(&context?, &arguments),
         Command::Completions(arguments) => reference::completions(&arguments),
