@@ -157,7 +157,7 @@ impl ChatModel for LocalModel {
             adapter: self.adapter.clone(),
         };
         match self.run(work, request.deadline).await? {
-            Event::Generated(generated) => Ok(reply(prompt, generated, !asked.tools.is_empty())),
+            Event::Generated(generated) => Ok(reply(prompt, &generated, !asked.tools.is_empty())),
             _ => Err(PortError::Infrastructure(
                 "the engine did something else".to_owned(),
             )),
@@ -208,7 +208,7 @@ impl ChatModel for LocalModel {
     }
 }
 
-fn reply(prompt: Vec<u32>, generated: Generated, with_tools: bool) -> ModelReply {
+fn reply(prompt: Vec<u32>, generated: &Generated, with_tools: bool) -> ModelReply {
     let (text, calls) = if with_tools {
         whale_lm::parse_tool_calls(&generated.text)
     } else {

@@ -17,5 +17,7 @@ mod harnesses;
 mod hostile;
 mod no_jail;
 mod openai;
+mod reference_model;
 mod repository;
+mod server;
 mod support;

@@ -85,12 +85,8 @@ fn add(hasher: &mut Sha256, path: &Path) -> Result<()> {
 }
 
 /// A Python that is there, for what only its package index carries.
-pub(crate) fn python() -> Option<Command> {
+pub(crate) fn python() -> Option<&'static str> {
     ["python3", "python"]
         .into_iter()
-        .map(Command::new)
-        .find_map(|mut python| {
-            let there = command::works(python.args(["-m", "pip", "--version"]));
-            there.then(|| Command::new(python.get_program()))
-        })
+        .find(|python| command::works(Command::new(python).args(["-m", "pip", "--version"])))
 }

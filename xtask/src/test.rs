@@ -41,6 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     setup::all()?;
     setup::clang()?;
+    setup::openai_client()?;
     say("tests");
     let mut nextest = setup::nextest()?;
     nextest.current_dir(&root).args(["run", "--workspace"]);

@@ -216,7 +216,7 @@ impl Answer {
             .into_response()
     }
 
-    fn piece(&self, choice: Value) -> Value {
+    fn piece(&self, choice: &Value) -> Value {
         let mut body = self.frame(".chunk");
         body.insert("choices".to_owned(), json!([choice]));
         Value::Object(body)
@@ -311,7 +311,7 @@ impl Stream {
                 if !std::mem::replace(&mut self.begun[index], true) {
                     let delta = json!({ "role": "assistant", "content": "" });
                     let first = json!({ "index": index, "delta": delta, "finish_reason": null });
-                    pieces.push(answer.piece(first));
+                    pieces.push(answer.piece(&first));
                 }
                 choice["delta"] = if tools {
                     json!({})
@@ -326,7 +326,7 @@ impl Stream {
         }
         let silent = text.is_empty() || matches!(answer.kind, Kind::Chat { tools: true });
         if !silent || answer.log_probabilities || answer.form.token_ids {
-            pieces.push(answer.piece(choice));
+            pieces.push(answer.piece(&choice));
         }
         pieces
     }
@@ -336,7 +336,7 @@ impl Stream {
         let reason = finish(reply.finish);
         let Kind::Chat { tools } = answer.kind else {
             let choice = json!({ "index": index, "text": "", "finish_reason": reason });
-            return vec![answer.piece(choice)];
+            return vec![answer.piece(&choice)];
         };
         let mut pieces = Vec::new();
         let mut reason = reason;
@@ -353,10 +353,10 @@ impl Stream {
                 delta["tool_calls"] = calls.collect();
             }
             let choice = json!({ "index": index, "delta": delta, "finish_reason": null });
-            pieces.push(answer.piece(choice));
+            pieces.push(answer.piece(&choice));
         }
         let last = json!({ "index": index, "delta": {}, "finish_reason": reason });
-        pieces.push(answer.piece(last));
+        pieces.push(answer.piece(&last));
         pieces
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
-    http::header::AUTHORIZATION,
+    http::{HeaderValue, header::AUTHORIZATION},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -40,7 +40,7 @@ pub(super) async fn check(
         let sent = request
             .headers()
             .get(AUTHORIZATION)
-            .map(|value| value.as_bytes());
+            .map(HeaderValue::as_bytes);
         let sent = sent
             .and_then(|sent| sent.strip_prefix(b"Bearer "))
             .unwrap_or_default();

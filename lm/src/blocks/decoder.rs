@@ -65,7 +65,10 @@ impl Layer {
 }
 
 fn normed(norm: Option<&Norm>, x: Tensor) -> Result<Tensor, LmError> {
-    norm.map_or(Ok(x.clone()), |norm| norm.forward(&x))
+    match norm {
+        Some(norm) => norm.forward(&x),
+        None => Ok(x),
+    }
 }
 
 /// The sum; without candle's threads where there is a memory of pages, and so no gradient.

@@ -17,12 +17,15 @@ fn uniform(seed: u64, index: usize) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
+/// Makes the logits of forbidden tokens minus infinity.
+pub(super) type Mask<'a> = &'a dyn Fn(&mut [f32]);
+
 /// Chooses the token with this index in the reply.
 pub(super) fn choose(
     sampling: &Sampling,
     logits: &[f32],
     seen: &[u32],
-    allowed: Option<&dyn Fn(&mut [f32])>,
+    mask: Option<Mask<'_>>,
     (seed, index): (u64, usize),
     top: usize,
 ) -> SampledToken {
@@ -41,8 +44,8 @@ pub(super) fn choose(
             }
         }
     }
-    if let Some(allow) = allowed {
-        allow(&mut scaled);
+    if let Some(mask) = mask {
+        mask(&mut scaled);
     }
     let chosen = if sampling.temperature <= 0.0 {
         likeliest(&scaled)

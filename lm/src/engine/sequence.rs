@@ -172,9 +172,7 @@ impl Sequence {
             }
         }
         let length = self.sampled.len() >= generate.max_tokens || self.tokens.len() >= context;
-        if ended {
-            finish = Some(FinishReason::Stop);
-        } else if self.stream.push(id, tokenizer)? {
+        if ended || self.stream.push(id, tokenizer)? {
             finish = Some(FinishReason::Stop);
         } else if finish.is_none() && length {
             finish = Some(FinishReason::Length);

@@ -114,7 +114,7 @@ fn assert_empty(engine: &Engine) {
             return;
         }
         assert!(begin.elapsed() < Duration::from_secs(10), "{stats:?}");
-        std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -43,24 +43,20 @@ impl TextStream {
         if with.ends_with('\u{fffd}') && self.pending.len() < CONTEXT {
             return Ok(false);
         }
-        self.take(
-            with.strip_prefix(before.as_str())
-                .unwrap_or(&with)
-                .to_owned(),
-        );
+        self.take(with.strip_prefix(before.as_str()).unwrap_or(&with));
         let kept = all.len().saturating_sub(CONTEXT);
         self.context = all[kept..].to_vec();
         self.pending.clear();
         Ok(self.stopped)
     }
 
-    fn take(&mut self, new: String) {
+    fn take(&mut self, new: &str) {
         let longest = self.stops.iter().map(String::len).max().unwrap_or_default();
         let mut from = self.text.len().saturating_sub(longest);
         while !self.text.is_char_boundary(from) {
             from -= 1;
         }
-        self.text.push_str(&new);
+        self.text.push_str(new);
         let found = self
             .stops
             .iter()
@@ -77,11 +73,7 @@ impl TextStream {
         if !self.pending.is_empty() && !self.stopped {
             let all = [self.context.as_slice(), &self.pending].concat();
             let (before, with) = (tokenizer.decode(&self.context)?, tokenizer.decode(&all)?);
-            self.take(
-                with.strip_prefix(before.as_str())
-                    .unwrap_or(&with)
-                    .to_owned(),
-            );
+            self.take(with.strip_prefix(before.as_str()).unwrap_or(&with));
             self.pending.clear();
         }
         Ok(())
@@ -131,7 +123,7 @@ mod tests {
         let mut stream = TextStream::new(stops.iter().map(|stop| (*stop).to_owned()).collect());
         let mut news = Vec::new();
         for piece in pieces {
-            stream.take((*piece).to_owned());
+            stream.take(piece);
             news.push(stream.news(false));
             if stream.stopped {
                 break;

@@ -67,7 +67,7 @@ const FUEL: u64 = 4_000_000;
 
 impl Template {
     /// Takes a template; one that can't render a conversation is refused now, not at the first call.
-    pub(crate) fn new(source: String, beginning: String, end: String) -> Result<Self, LmError> {
+    pub(crate) fn new(source: &str, beginning: String, end: String) -> Result<Self, LmError> {
         let failed = |error: Error| LmError::Template(error.to_string());
         let mut environment = Environment::new();
         environment
@@ -81,7 +81,7 @@ impl Template {
             Err::<String, _>(Error::new(ErrorKind::InvalidOperation, message))
         });
         environment
-            .add_template_owned(NAME, without_generation(&source))
+            .add_template_owned(NAME, without_generation(source))
             .map_err(failed)?;
         let mut template = Self {
             environment,
@@ -194,6 +194,7 @@ fn without_generation(source: &str) -> String {
 }
 
 /// JSON as Python writes it by default, which models were trained on.
+#[allow(clippy::needless_pass_by_value, reason = "a filter's form")]
 fn to_json(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let _: Option<bool> = options.get("ensure_ascii")?;
@@ -263,7 +264,7 @@ mod tests {
                           {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
     fn template(source: &str) -> Result<Template, LmError> {
-        Template::new(source.to_owned(), "<s>".to_owned(), "</s>".to_owned())
+        Template::new(source, "<s>".to_owned(), "</s>".to_owned())
     }
 
     fn user(content: &str) -> ChatMessage {

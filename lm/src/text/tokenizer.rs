@@ -31,7 +31,7 @@ impl Tokenizer {
         match checkpoint.vocabulary() {
             Some(vocabulary) => {
                 let tokenizer = vocabulary::build(vocabulary)?;
-                let source = vocabulary.template.clone();
+                let source = vocabulary.template.as_deref();
                 let text = |id: Option<u32>| id.and_then(|id| tokenizer.inner.id_to_token(id));
                 let borders = (text(vocabulary.beginning), text(vocabulary.end));
                 let template = source.map(|source| template(source, borders)).transpose()?;
@@ -103,7 +103,9 @@ impl Tokenizer {
             source => source,
         };
         let borders = (token("bos_token"), token("eos_token"));
-        let template = source.map(|source| template(source, borders)).transpose()?;
+        let template = source
+            .map(|source| template(&source, borders))
+            .transpose()?;
         Ok((Self::new(inner, ends, beginning)?, template))
     }
 
@@ -182,7 +184,7 @@ impl Tokenizer {
 }
 
 fn template(
-    source: String,
+    source: &str,
     (beginning, end): (Option<String>, Option<String>),
 ) -> Result<Template, LmError> {
     Template::new(

@@ -29,7 +29,7 @@ pub(crate) struct Checkpoint {
 }
 
 enum Format {
-    Gguf(Gguf),
+    Gguf(Box<Gguf>),
     Safetensors(Safetensors),
 }
 
@@ -39,7 +39,7 @@ impl Checkpoint {
         let format = if path.is_dir() {
             Format::Safetensors(Safetensors::open(path)?)
         } else {
-            Format::Gguf(Gguf::open(path)?)
+            Format::Gguf(Box::new(Gguf::open(path)?))
         };
         Ok(Self {
             format,

@@ -2,6 +2,7 @@
 //! there whole or not at all.
 
 mod model;
+mod openai_client;
 mod python;
 mod sdk;
 mod tools;
@@ -11,6 +12,7 @@ use anyhow::Result;
 
 use crate::paths;
 
+pub(crate) use openai_client::install as openai_client;
 pub(crate) use tools::{clang, deny, nextest};
 
 /// All that a harness needs to be built and run.

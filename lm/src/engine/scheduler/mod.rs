@@ -116,6 +116,10 @@ impl Scheduler {
     }
 
     /// Runs until it is told to stop or nobody can tell it anything.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "it moves to the engine's thread"
+    )]
     pub(super) fn run(mut self, commands: mpsc::Receiver<Command>, shared: &Shared) {
         'steps: loop {
             let idle = self.running.is_empty() && self.waiting.is_empty();
