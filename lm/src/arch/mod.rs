@@ -1,6 +1,8 @@
 //! Which architectures there are, and what a checkpoint's configuration says of them.
 
 mod gemma3;
+#[cfg(test)]
+mod gguf_reference;
 mod llama;
 mod qwen2;
 mod qwen3;

@@ -14,7 +14,7 @@ use crate::{
 
 const FAMILIES: [&str; 6] = ["llama", "llama3", "qwen2", "qwen3", "gemma3", "qwen3_5"];
 
-fn fixtures() -> PathBuf {
+pub(super) fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
@@ -25,7 +25,7 @@ fn candle() -> Backend {
     }
 }
 
-fn prompts() -> Vec<Vec<u32>> {
+pub(super) fn prompts() -> Vec<Vec<u32>> {
     let text = std::fs::read_to_string(fixtures().join("prompts.json")).unwrap();
     serde_json::from_str(&text).unwrap()
 }
@@ -75,7 +75,7 @@ impl Case {
 }
 
 /// A part of a prompt, whose sequence has the pages from `16 * slot` on.
-fn span(prompt: &[u32], start: usize, end: usize, slot: usize) -> Span {
+pub(super) fn span(prompt: &[u32], start: usize, end: usize, slot: usize) -> Span {
     let first = u32::try_from(16 * slot).unwrap();
     let pages = u32::try_from(prompt.len().div_ceil(PAGE)).unwrap();
     Span {

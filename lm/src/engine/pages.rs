@@ -169,11 +169,13 @@ mod tests {
                         }
                     }
                     1 => held[who].extend(table.share(&key)),
-                    2 => if let Some(page) = held[who].last() {
-                        if table.pages[*page as usize].key.is_none() {
+                    2 => {
+                        if let Some(page) = held[who].last()
+                            && table.pages[*page as usize].key.is_none()
+                        {
                             table.register(*page, key);
                         }
-                    },
+                    }
                     _ => table.release(std::mem::take(&mut held[who]).into_iter()),
                 }
                 let mut used: Vec<u32> = held.iter().flatten().copied().collect();

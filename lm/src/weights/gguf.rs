@@ -195,7 +195,7 @@ fn kind(dtype: GgmlDType) -> Kind {
 }
 
 /// The name in a GGUF file.
-fn translated(architecture: &str, name: &str) -> String {
+pub(crate) fn translated(architecture: &str, name: &str) -> String {
     let Some(rest) = name.strip_prefix("model.layers.") else {
         return match name {
             "model.embed_tokens.weight" => "token_embd.weight",
@@ -298,10 +298,13 @@ impl Metadata<'_> {
             ("intermediate_size", "feed_forward_length"),
             ("max_position_embeddings", "context_length"),
             ("sliding_window", "attention.sliding_window"),
+            (
+                "_sliding_window_pattern",
+                "attention.sliding_window_pattern",
+            ),
             ("full_attention_interval", "full_attention_interval"),
             ("linear_conv_kernel_dim", "ssm.conv_kernel"),
             ("linear_key_head_dim", "ssm.state_size"),
-            ("linear_value_head_dim", "ssm.state_size"),
             ("linear_num_key_heads", "ssm.group_count"),
             ("linear_num_value_heads", "ssm.time_step_rank"),
         ];
@@ -309,6 +312,13 @@ impl Metadata<'_> {
             if let Some(value) = self.whole(&key(suffix)) {
                 config.insert(theirs.to_owned(), json!(value));
             }
+        }
+        let inner = self.whole(&key("ssm.inner_size"));
+        if let (Some(inner), Some(heads)) = (inner, self.whole(&key("ssm.time_step_rank"))) {
+            config.insert(
+                "linear_value_head_dim".to_owned(),
+                json!(inner / heads.max(1)),
+            );
         }
         let numbers = [
             ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
@@ -318,6 +328,10 @@ impl Metadata<'_> {
             if let Some(Meta::F32(value)) = self.get(&key(suffix)) {
                 config.insert(theirs.to_owned(), json!(value));
             }
+        }
+        if let Some(Meta::F32(scale)) = self.get(&key("attention.scale")) {
+            let scalar = 1.0 / (f64::from(*scale) * f64::from(*scale));
+            config.insert("query_pre_attn_scalar".to_owned(), json!(scalar));
         }
         let vocabulary = self.list("tokenizer.ggml.tokens").len();
         let embedding = self.0.tensor_infos.get("token_embd.weight");

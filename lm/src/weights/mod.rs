@@ -4,6 +4,8 @@
 //! trusted: every length is checked against the file before anything is read.
 
 mod block;
+#[cfg(test)]
+mod faults;
 mod gguf;
 mod raw;
 mod safetensors;
@@ -15,6 +17,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::gguf::Vocabulary;
+#[cfg(test)]
+pub(crate) use self::gguf::translated;
 use self::{gguf::Gguf, safetensors::Safetensors};
 pub(crate) use self::{
     raw::{Kind, Raw},

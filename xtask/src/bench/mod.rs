@@ -1,5 +1,6 @@
 //! Benchmarks: ratios of two things that are measured in one run.
 
+mod lm;
 mod sandbox;
 mod table;
 
@@ -24,11 +25,14 @@ pub(crate) struct Options {
 enum Suite {
     /// Builds, episodes and the code executor
     Sandbox,
+    /// The language-model engine, against llama.cpp
+    Lm,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let rows = match options.suite {
         Suite::Sandbox => sandbox::rows(options.python.clone())?,
+        Suite::Lm => lm::rows()?,
     };
     table::print(&rows);
     if let Some(path) = &options.json {

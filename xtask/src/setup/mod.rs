@@ -1,6 +1,7 @@
 //! Sets up what is missing. Everything is made in the cache, named by what it is made from, and is
 //! there whole or not at all.
 
+mod llama_cpp;
 mod model;
 mod openai_client;
 mod python;
@@ -12,6 +13,7 @@ use anyhow::Result;
 
 use crate::paths;
 
+pub(crate) use llama_cpp::build as llama_cpp;
 pub(crate) use openai_client::install as openai_client;
 pub(crate) use tools::{clang, deny, nextest};
 
