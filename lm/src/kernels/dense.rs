@@ -21,8 +21,40 @@ pub(crate) struct Dense {
 #[derive(Debug)]
 enum Numbers {
     F32(Vec<[f32; LANES]>),
-    F16(Vec<[u16; LANES]>),
-    Bf16(Vec<[u16; LANES]>),
+    F16(Vec<F16>),
+    Bf16(Vec<Bf16>),
+}
+
+/// Sixteen weights as they are stored.
+trait Stored {
+    fn load<S: Simd>(&self, s: S) -> S::F32;
+}
+
+#[derive(Debug)]
+struct F16([u16; LANES]);
+
+#[derive(Debug)]
+struct Bf16([u16; LANES]);
+
+impl Stored for [f32; LANES] {
+    #[inline(always)]
+    fn load<S: Simd>(&self, s: S) -> S::F32 {
+        s.load(self)
+    }
+}
+
+impl Stored for F16 {
+    #[inline(always)]
+    fn load<S: Simd>(&self, s: S) -> S::F32 {
+        s.load_f16(&self.0)
+    }
+}
+
+impl Stored for Bf16 {
+    #[inline(always)]
+    fn load<S: Simd>(&self, s: S) -> S::F32 {
+        s.load_bf16(&self.0)
+    }
 }
 
 /// How a matrix's numbers are stored.
@@ -55,10 +87,12 @@ impl Dense {
         let numbers = match as_ {
             Precision::F32 => Numbers::F32(gather(count, lane)),
             Precision::F16 => {
-                Numbers::F16(gather(count, |i, l| f16::from_f32(lane(i, l)).to_bits()))
+                let halves = gather(count, |i, l| f16::from_f32(lane(i, l)).to_bits());
+                Numbers::F16(halves.into_iter().map(F16).collect())
             }
             Precision::Bf16 => {
-                Numbers::Bf16(gather(count, |i, l| bf16::from_f32(lane(i, l)).to_bits()))
+                let halves = gather(count, |i, l| bf16::from_f32(lane(i, l)).to_bits());
+                Numbers::Bf16(halves.into_iter().map(Bf16).collect())
             }
         };
         Self {
@@ -88,7 +122,8 @@ impl Dense {
     pub(crate) fn bytes(&self) -> usize {
         match &self.numbers {
             Numbers::F32(numbers) => size_of_val(numbers.as_slice()),
-            Numbers::F16(numbers) | Numbers::Bf16(numbers) => size_of_val(numbers.as_slice()),
+            Numbers::F16(numbers) => size_of_val(numbers.as_slice()),
+            Numbers::Bf16(numbers) => size_of_val(numbers.as_slice()),
         }
     }
 
@@ -100,11 +135,11 @@ impl Dense {
             Numbers::F32(numbers) => numbers[range].iter().map(|n| n[lane]).collect(),
             Numbers::F16(numbers) => numbers[range]
                 .iter()
-                .map(|n| f16::from_bits(n[lane]).to_f32())
+                .map(|n| f16::from_bits(n.0[lane]).to_f32())
                 .collect(),
             Numbers::Bf16(numbers) => numbers[range]
                 .iter()
-                .map(|n| bf16::from_bits(n[lane]).to_f32())
+                .map(|n| bf16::from_bits(n.0[lane]).to_f32())
                 .collect(),
         }
     }
@@ -145,21 +180,16 @@ impl Kernel for Product<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         match &self.matrix.numbers {
-            Numbers::F32(numbers) => self.panels(s, numbers, |n| s.load(n)),
-            Numbers::F16(numbers) => self.panels(s, numbers, |n| s.load_f16(n)),
-            Numbers::Bf16(numbers) => self.panels(s, numbers, |n| s.load_bf16(n)),
+            Numbers::F32(numbers) => self.panels(s, numbers),
+            Numbers::F16(numbers) => self.panels(s, numbers),
+            Numbers::Bf16(numbers) => self.panels(s, numbers),
         }
     }
 }
 
 impl Product<'_> {
     #[inline(always)]
-    fn panels<S: Simd, T>(
-        mut self,
-        s: S,
-        numbers: &[[T; LANES]],
-        load: impl Fn(&[T; LANES]) -> S::F32 + Copy,
-    ) {
+    fn panels<S: Simd, T: Stored>(mut self, s: S, numbers: &[T]) {
         let inputs = self.matrix.inputs;
         let count = self.rows.len() / inputs.max(1);
         let first = self.panels.start;
@@ -171,12 +201,12 @@ impl Product<'_> {
             let mut row = 0;
             while row < count {
                 row += match (count - row, two) {
-                    (8.., true) => self.tile::<S, T, 8, 2>(s, w, load, row, column),
-                    (4.., true) => self.tile::<S, T, 4, 2>(s, w, load, row, column),
-                    (_, true) => self.tile::<S, T, 1, 2>(s, w, load, row, column),
-                    (8.., false) => self.tile::<S, T, 8, 1>(s, w, load, row, column),
-                    (4.., false) => self.tile::<S, T, 4, 1>(s, w, load, row, column),
-                    (_, false) => self.tile::<S, T, 1, 1>(s, w, load, row, column),
+                    (8.., true) => self.tile::<S, T, 8, 2>(s, w, row, column),
+                    (4.., true) => self.tile::<S, T, 4, 2>(s, w, row, column),
+                    (_, true) => self.tile::<S, T, 1, 2>(s, w, row, column),
+                    (8.., false) => self.tile::<S, T, 8, 1>(s, w, row, column),
+                    (4.., false) => self.tile::<S, T, 4, 1>(s, w, row, column),
+                    (_, false) => self.tile::<S, T, 1, 1>(s, w, row, column),
                 };
             }
             panel += if two { 2 } else { 1 };
@@ -185,20 +215,19 @@ impl Product<'_> {
 
     /// `R` rows of `P` panels; gives back `R`.
     #[inline(always)]
-    fn tile<S: Simd, T, const R: usize, const P: usize>(
+    fn tile<S: Simd, T: Stored, const R: usize, const P: usize>(
         &mut self,
         s: S,
-        w: &[[T; LANES]],
-        load: impl Fn(&[T; LANES]) -> S::F32 + Copy,
+        w: &[T],
         row: usize,
         column: usize,
     ) -> usize {
         let inputs = self.matrix.inputs;
         let rows: [&[f32]; R] = std::array::from_fn(|r| &self.rows[(row + r) * inputs..][..inputs]);
-        let panels: [&[[T; LANES]]; P] = std::array::from_fn(|p| &w[p * inputs..][..inputs]);
+        let panels: [&[T]; P] = std::array::from_fn(|p| &w[p * inputs..][..inputs]);
         let mut sums = [[s.splat(0.0); P]; R];
         for input in 0..inputs {
-            let w: [S::F32; P] = std::array::from_fn(|p| load(&panels[p][input]));
+            let w: [S::F32; P] = std::array::from_fn(|p| panels[p][input].load(s));
             for r in 0..R {
                 let x = s.splat(rows[r][input]);
                 for p in 0..P {

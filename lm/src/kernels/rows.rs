@@ -63,6 +63,23 @@ pub(crate) enum Activation {
     GeluTanh,
 }
 
+impl Activation {
+    // A function, not a closure: closures are not always inlined.
+    #[inline(always)]
+    fn gate<S: Simd>(self, s: S, gate: S::F32, up: S::F32) -> S::F32 {
+        match self {
+            Self::Silu => s.mul(s.mul(gate, sigmoid(s, gate)), up),
+            Self::GeluTanh => {
+                // 0.5 * (1 + tanh(u)) is the sigmoid of 2u.
+                let cube = s.mul(s.mul(gate, gate), gate);
+                let u = s.fma(cube, s.splat(0.044_715), gate);
+                let u = s.mul(u, s.splat(2.0 * 0.797_884_6));
+                s.mul(s.mul(gate, sigmoid(s, u)), up)
+            }
+        }
+    }
+}
+
 /// `[gate | up]` rows of width `2 * inner` to `activation(gate) * up`.
 pub(crate) fn gated(rows: &[f32], inner: usize, activation: Activation) -> Vec<f32> {
     let mut out = vec![0.0; rows.len() / 2];
@@ -91,16 +108,6 @@ impl Kernel for Gated<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let one = |gate: S::F32, up: S::F32| match self.activation {
-            Activation::Silu => s.mul(s.mul(gate, sigmoid(s, gate)), up),
-            Activation::GeluTanh => {
-                // 0.5 * (1 + tanh(u)) is the sigmoid of 2u.
-                let cube = s.mul(s.mul(gate, gate), gate);
-                let u = s.fma(cube, s.splat(0.044_715), gate);
-                let u = s.mul(u, s.splat(2.0 * 0.797_884_6));
-                s.mul(s.mul(gate, sigmoid(s, u)), up)
-            }
-        };
         for (row, out) in self
             .rows
             .chunks_exact(2 * self.inner)
@@ -111,11 +118,12 @@ impl Kernel for Gated<'_> {
                 (gate.as_chunks::<LANES>(), up.as_chunks::<LANES>());
             let (outs, out_rest) = out.as_chunks_mut::<LANES>();
             for ((gate, up), out) in gates.iter().zip(ups).zip(outs) {
-                s.store(one(s.load(gate), s.load(up)), out);
+                s.store(self.activation.gate(s, s.load(gate), s.load(up)), out);
             }
             for ((gate, up), out) in gate_rest.iter().zip(up_rest).zip(out_rest) {
                 let mut lanes = [0.0; LANES];
-                s.store(one(s.splat(*gate), s.splat(*up)), &mut lanes);
+                let gated = self.activation.gate(s, s.splat(*gate), s.splat(*up));
+                s.store(gated, &mut lanes);
                 *out = lanes[0];
             }
         }
