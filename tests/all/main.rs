@@ -15,6 +15,7 @@ mod determinism;
 mod executor;
 mod harnesses;
 mod hostile;
+mod model_pull;
 mod no_jail;
 mod openai;
 mod reference_model;

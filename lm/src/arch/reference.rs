@@ -163,6 +163,50 @@ fn an_adapter_of_peft_has_the_reference_logits_beside_rows_without() {
     }
 }
 
+/// The same weights in two files, in 32 and in 16 bits.
+#[test]
+fn shards_are_one_model_and_halves_are_near_it() {
+    let whole = fixtures().join("qwen3");
+    let tensors =
+        candle_core::safetensors::load(whole.join("model.safetensors"), &Device::Cpu).unwrap();
+    for (dtype, tolerance) in [(DType::F32, 1e-4), (DType::F16, 0.1), (DType::BF16, 0.8)] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(whole.join("config.json"), folder.path().join("config.json")).unwrap();
+        let mut shards = [HashMap::new(), HashMap::new()];
+        let mut index = serde_json::Map::new();
+        for (number, (name, tensor)) in tensors.iter().enumerate() {
+            let file = format!("model-{}.safetensors", number % 2);
+            index.insert(name.clone(), file.into());
+            shards[number % 2].insert(name.clone(), tensor.to_dtype(dtype).unwrap());
+        }
+        for (number, shard) in shards.iter().enumerate() {
+            let file = folder.path().join(format!("model-{number}.safetensors"));
+            candle_core::safetensors::save(shard, file).unwrap();
+        }
+        let index = serde_json::json!({ "weight_map": index }).to_string();
+        std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+        let expected = whole.join("expected.safetensors");
+        for backend in [
+            Backend::Kernels { widen: false },
+            Backend::Kernels { widen: true },
+        ] {
+            let case = Case {
+                family: "qwen3",
+                decoder: load(&Checkpoint::open(folder.path()).unwrap(), backend).unwrap(),
+                expected: candle_core::safetensors::load(&expected, &Device::Cpu).unwrap(),
+            };
+            let prompt = &prompts()[0];
+            let mut memory = case.memory();
+            let found = case
+                .logits(&[span(prompt, 0, 64, 0)], Some(&mut memory))
+                .unwrap();
+            let off = (found - &case.expected["logits.0"]).unwrap().abs().unwrap();
+            let off = off.max_all().unwrap().to_scalar::<f32>().unwrap();
+            assert!(off < tolerance, "{dtype:?}: off by {off}");
+        }
+    }
+}
+
 #[test]
 fn an_adapter_of_another_model_is_refused() {
     let mut cases = cases(&Backend::Kernels { widen: false });
