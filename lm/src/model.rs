@@ -38,10 +38,22 @@ impl Compute {
         };
         let (kind, index) = text.split_once(':').unwrap_or((text, "0"));
         let index: usize = index.parse().map_err(|_| unknown())?;
+        let missing = |_| LmError::Setting {
+            name: "device",
+            value: text.to_owned(),
+            bounds: "a device that is there and that this program was built for, with \
+                     `--features cuda` or `--features metal`",
+        };
         match kind {
             "cpu" => Ok(Self::Kernels),
-            "cuda" => Ok(Self::Candle(Device::new_cuda(index)?, DType::BF16)),
-            "metal" => Ok(Self::Candle(Device::new_metal(index)?, DType::F32)),
+            "cuda" => Ok(Self::Candle(
+                Device::new_cuda(index).map_err(missing)?,
+                DType::BF16,
+            )),
+            "metal" => Ok(Self::Candle(
+                Device::new_metal(index).map_err(missing)?,
+                DType::F32,
+            )),
             _ => Err(unknown()),
         }
     }

@@ -74,6 +74,27 @@ fn words_that_are_wrong() {
         &run(&["--prompt", "x", "--model", "local:nothing"]),
     );
     check(
+        "device_missing",
+        &run(&["--prompt", "x", "--device", "cuda:0"]),
+    );
+    check(
+        "device_unknown",
+        &run(&["--prompt", "x", "--device", "abacus"]),
+    );
+    let adapter = ["--adapter", "../nothing"];
+    check(
+        "adapter_missing",
+        &run(&[&["--prompt", "x"], adapter.as_slice()].concat()),
+    );
+    check(
+        "adapter_of_no_local_model",
+        &run(&[
+            &["--prompt", "x", "--model", "scripted:x"],
+            adapter.as_slice(),
+        ]
+        .concat()),
+    );
+    check(
         "openai_without_name",
         &run(&["--prompt", "x", "--model", "openai:http://127.0.0.1:1/v1"]),
     );
