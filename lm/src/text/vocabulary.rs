@@ -216,3 +216,61 @@ fn byte_table() -> &'static HashMap<char, u8> {
             .collect()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes, a few pieces with scores, and the borders of texts.
+    fn pieces() -> Vocabulary {
+        let mut vocabulary = Vocabulary {
+            model: "llama".to_owned(),
+            beginning: Some(1),
+            end: Some(2),
+            adds_beginning: true,
+            ..Vocabulary::default()
+        };
+        let mut add = |token: String, kind: u64, score: f32| {
+            vocabulary.tokens.push(token);
+            vocabulary.kinds.push(kind);
+            vocabulary.scores.push(score);
+        };
+        add("<unk>".to_owned(), UNKNOWN, 0.0);
+        add("<s>".to_owned(), CONTROL, 0.0);
+        add("</s>".to_owned(), CONTROL, 0.0);
+        for byte in 0..=255u8 {
+            add(format!("<0x{byte:02X}>"), 6, 0.0);
+        }
+        let scored = ["\u{2581}", "a", "b", "c", "bc", "ab", "\u{2581}ab", "abc"];
+        for (index, piece) in scored.into_iter().enumerate() {
+            add(piece.to_owned(), 1, -(index as f32));
+        }
+        vocabulary
+    }
+
+    #[test]
+    fn sentence_piece_joins_by_score_and_falls_back_to_bytes() {
+        let tokenizer = build(&pieces()).unwrap();
+        let written = |text: &str| -> Vec<String> {
+            let ids = tokenizer.encode(text).unwrap();
+            ids.into_iter()
+                .map(|id| tokenizer.written(id).unwrap())
+                .collect()
+        };
+        // `bc` has a higher score than `ab`, so it is joined first, and `abc` from it.
+        assert_eq!(written("ab"), ["ab"]);
+        assert_eq!(written("abc ab"), ["abc", "\u{2581}ab"]);
+        assert_eq!(written("é"), ["<0xC3>", "<0xA9>"]);
+        assert_eq!(written("</s>a"), ["</s>", "a"]);
+        assert_eq!(tokenizer.encode_raw("a").unwrap()[0], 1);
+        for text in ["ab abc  é\n", " a", "日本"] {
+            let ids = tokenizer.encode(text).unwrap();
+            assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+            let bytes: Vec<u8> = ids
+                .iter()
+                .flat_map(|id| tokenizer.bytes(*id).unwrap())
+                .collect();
+            assert_eq!(bytes, text.as_bytes());
+        }
+    }
+}
