@@ -110,17 +110,8 @@ pub(crate) struct Run {
     #[arg(long, default_value = "local:smollm2-135m")]
     pub(crate) model: String,
 
-    /// A folder with a LoRA as PEFT writes it, for a local model
-    #[arg(long, value_name = "DIR")]
-    pub(crate) adapter: Option<PathBuf>,
-
-    /// Where a local model computes: cpu, cuda:N or metal [default: cpu]
-    #[arg(long)]
-    pub(crate) device: Option<String>,
-
-    /// Widen the weights to 32 bits: as a trainer computes, slower and larger
-    #[arg(long)]
-    pub(crate) f32: bool,
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
 
     /// Fixes everything that is random
     #[arg(long, default_value_t = 0)]
@@ -229,17 +220,8 @@ pub(crate) struct Chat {
     /// A name in the cache, a GGUF file, or a folder with safetensors
     pub(crate) model: String,
 
-    /// A folder with a LoRA as PEFT writes it
-    #[arg(long, value_name = "DIR")]
-    pub(crate) adapter: Option<PathBuf>,
-
-    /// Where it computes: cpu, cuda:N or metal [default: cpu]
-    #[arg(long)]
-    pub(crate) device: Option<String>,
-
-    /// Widen the weights to 32 bits: as a trainer computes, slower and larger
-    #[arg(long)]
-    pub(crate) f32: bool,
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
 
     /// What the model is told first
     #[arg(long)]
@@ -276,21 +258,12 @@ pub(crate) struct Serve {
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
 
-    /// A folder with a LoRA as PEFT writes it, for all requests that name the model
-    #[arg(long, value_name = "DIR")]
-    pub(crate) adapter: Option<PathBuf>,
-
     /// A folder with such folders, which clients may load as models of their own
     #[arg(long, value_name = "DIR")]
     pub(crate) adapters: Option<PathBuf>,
 
-    /// Where it computes: cpu, cuda:N or metal [default: cpu]
-    #[arg(long)]
-    pub(crate) device: Option<String>,
-
-    /// Widen the weights to 32 bits: as a trainer computes, slower and larger
-    #[arg(long)]
-    pub(crate) f32: bool,
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
 
     /// Sequences in the running batch [default: 64]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -346,6 +319,22 @@ pub(crate) struct Completions {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: whale-host man > whale-host.1")]
 pub(crate) struct Man {}
+
+/// How a local model is run.
+#[derive(Debug, Args)]
+pub(crate) struct LocalArgs {
+    /// A folder with a LoRA as PEFT writes it, for a local model
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter: Option<PathBuf>,
+
+    /// Where a local model computes: cpu, cuda:N or metal [default: cpu]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+
+    /// Widen a local model's weights to 32 bits: as a trainer computes, slower and larger
+    #[arg(long)]
+    pub(crate) f32: bool,
+}
 
 /// Settings of limits.
 #[derive(Debug, Args)]

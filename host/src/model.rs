@@ -9,27 +9,27 @@ use anyhow::anyhow;
 use whale_lm::{Compute, Engine, EngineConfig, Model};
 use whale_runtime::ports::{ChatModel, OpenAi, OpenAiConfig, Scripted, Secret};
 
-use crate::{context::Context, failure::Failure, local_model::LocalModel, settings};
+use crate::{
+    cli::LocalArgs, context::Context, failure::Failure, local_model::LocalModel, settings,
+};
 
 const FORMS: &str = "a model is `local:NAME-OR-FILE`, `openai:URL#NAME` or `scripted:FILE`";
 
-/// How a local model is run.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LocalOptions {
-    pub(crate) adapter: Option<PathBuf>,
-    pub(crate) device: Option<String>,
-    pub(crate) f32: bool,
-    pub(crate) config: EngineConfig,
-}
-
 /// The name under which `--adapter` is loaded.
-pub(crate) const ADAPTER: &str = "adapter";
+const ADAPTER: &str = "adapter";
+
+impl LocalArgs {
+    /// What requests call the adapter, where there is one.
+    pub(crate) fn adapter_name(&self) -> Option<String> {
+        self.adapter.as_ref().map(|_| ADAPTER.to_owned())
+    }
+}
 
 /// Makes the model that `text` names; a local one is loaded.
 pub(crate) fn open(
     context: &Context,
     text: &str,
-    options: &LocalOptions,
+    local: &LocalArgs,
 ) -> Result<Arc<dyn ChatModel>, Failure> {
     let unknown = || Failure::user(anyhow!("`{text}` is no model")).hint(FORMS);
     let (kind, rest) = text.split_once(':').ok_or_else(unknown)?;
@@ -38,11 +38,16 @@ pub(crate) fn open(
     }
     match kind {
         "local" => {
-            let engine = Arc::new(engine(context, rest, options)?);
-            let adapter = options.adapter.as_ref().map(|_| ADAPTER.to_owned());
+            // Every call of every episode may wait; the sandbox bounds them.
+            let config = EngineConfig {
+                waiting: 1 << 20,
+                ..EngineConfig::default()
+            };
+            let engine = Arc::new(engine(context, rest, local, config)?);
+            let adapter = local.adapter_name();
             Ok(Arc::new(LocalModel::new(engine, adapter)))
         }
-        _ if options.adapter.is_some() => Err(Failure::user(anyhow!(
+        _ if local.adapter.is_some() => Err(Failure::user(anyhow!(
             "`--adapter` goes with a local model, and `{text}` is none"
         ))),
         "openai" => openai(rest),
@@ -94,20 +99,21 @@ pub(crate) fn short_name(name: &str) -> String {
 pub(crate) fn engine(
     context: &Context,
     name: &str,
-    options: &LocalOptions,
+    local: &LocalArgs,
+    config: EngineConfig,
 ) -> Result<Engine, Failure> {
     let path = path(context, name)?;
-    let compute = match &options.device {
+    let compute = match &local.device {
         Some(device) => Compute::parse(device).map_err(Failure::user)?,
         None => Compute::default(),
     };
     let compute = match compute {
-        Compute::Kernels if options.f32 => Compute::Widened,
+        Compute::Kernels if local.f32 => Compute::Widened,
         other => other,
     };
     let model = Model::load(&path, &compute).map_err(Failure::user)?;
-    let engine = Engine::start(model, options.config.clone()).map_err(Failure::user)?;
-    if let Some(folder) = &options.adapter {
+    let engine = Engine::start(model, config).map_err(Failure::user)?;
+    if let Some(folder) = &local.adapter {
         engine
             .load_adapter(ADAPTER, folder)
             .map_err(Failure::user)?;

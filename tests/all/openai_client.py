@@ -1,5 +1,6 @@
 """Drives a server with the official client, as a user would: `openai_client.py ADDRESS MODEL`."""
 
+import json
 import sys
 
 import openai
@@ -81,8 +82,6 @@ formatted = client.chat.completions.create(
     max_tokens=60,
     response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}},
 )
-import json
-
 assert 1 <= json.loads(formatted.choices[0].message.content)["n"] <= 99
 chosen = client.chat.completions.create(
     model=model,

@@ -13,21 +13,15 @@ use crate::{
     cli::Chat,
     context::Context,
     failure::{CommandResult, Failure},
-    model::{self, ADAPTER, LocalOptions},
-    printer,
+    model, printer,
 };
 
 pub(crate) fn execute(context: &Context, arguments: &Chat) -> CommandResult {
-    let options = LocalOptions {
-        adapter: arguments.adapter.clone(),
-        device: arguments.device.clone(),
-        f32: arguments.f32,
-        config: EngineConfig {
-            sequences: 1,
-            ..EngineConfig::default()
-        },
+    let config = EngineConfig {
+        sequences: 1,
+        ..EngineConfig::default()
     };
-    let engine = model::engine(context, &arguments.model, &options)?;
+    let engine = model::engine(context, &arguments.model, &arguments.local, config)?;
     let mut talk = Vec::new();
     if let Some(system) = &arguments.system {
         talk.push(message("system", system));
@@ -83,7 +77,7 @@ fn answer(
         seed,
         ..Generate::default()
     };
-    let adapter = arguments.adapter.as_ref().map(|_| ADAPTER.to_owned());
+    let adapter = arguments.local.adapter_name();
     let request = Request {
         prompt,
         work: Work::Generate(generate),

@@ -7,7 +7,6 @@ use futures::{StreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::json;
-use whale_lm::EngineConfig;
 use whale_runtime::{
     Limits,
     episode::{self, Live, Outcome, Record, Spec},
@@ -21,24 +20,13 @@ use crate::{
     cli::Run,
     context::{self, Context, SET_UP},
     failure::{CommandResult, Failure, Kind},
-    model::{self, LocalOptions},
-    printer,
+    model, printer,
 };
 
 pub(crate) fn execute(context: &Context, arguments: &Run) -> CommandResult {
     let limits = context::limits(&arguments.limits)?;
     let items = items(arguments)?;
-    let options = LocalOptions {
-        adapter: arguments.adapter.clone(),
-        device: arguments.device.clone(),
-        f32: arguments.f32,
-        // Every call of every episode may wait; the sandbox bounds them.
-        config: EngineConfig {
-            waiting: 1 << 20,
-            ..EngineConfig::default()
-        },
-    };
-    let model = model::open(context, &arguments.model, &options)?;
+    let model = model::open(context, &arguments.model, &arguments.local)?;
     let jobs = arguments.jobs as usize;
     let sandbox = context.sandbox(if arguments.items.is_some() { jobs } else { 1 }, &limits)?;
     context::block_on(async {

@@ -10,8 +10,7 @@ use crate::{
     cli::Serve,
     context::{self, Context},
     failure::{CommandResult, Failure},
-    model::{self, ADAPTER, LocalOptions},
-    printer,
+    model, printer,
     server::{self, Key, Metrics, Server},
     settings,
 };
@@ -39,27 +38,27 @@ pub(crate) fn execute(context: &Context, arguments: &Serve) -> CommandResult {
         )));
     }
     let defaults = EngineConfig::default();
-    let options = LocalOptions {
-        adapter: arguments.adapter.clone(),
-        device: arguments.device.clone(),
-        f32: arguments.f32,
-        config: EngineConfig {
-            sequences: arguments
-                .sequences
-                .map_or(defaults.sequences, |n| n as usize),
-            waiting: arguments.queue.map_or(defaults.waiting, |n| n as usize),
-            memory: arguments
-                .memory
-                .map_or(defaults.memory, |mib| (mib as usize) << 20),
-            threads: arguments.threads.map(|n| n as usize),
-            context: arguments.context.map(|n| n as usize),
-            ..defaults
-        },
+    let config = EngineConfig {
+        sequences: arguments
+            .sequences
+            .map_or(defaults.sequences, |n| n as usize),
+        waiting: arguments.queue.map_or(defaults.waiting, |n| n as usize),
+        memory: arguments
+            .memory
+            .map_or(defaults.memory, |mib| (mib as usize) << 20),
+        threads: arguments.threads.map(|n| n as usize),
+        context: arguments.context.map(|n| n as usize),
+        ..defaults
     };
-    let engine = Arc::new(model::engine(context, &arguments.model, &options)?);
+    let engine = Arc::new(model::engine(
+        context,
+        &arguments.model,
+        &arguments.local,
+        config,
+    )?);
     let server = Server {
         name: model::short_name(&arguments.model),
-        adapter: options.adapter.as_ref().map(|_| ADAPTER.to_owned()),
+        adapter: arguments.local.adapter_name(),
         adapters: arguments.adapters.clone(),
         key: key.as_deref().map(Key::new),
         metrics: Metrics::default(),

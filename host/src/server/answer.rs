@@ -15,7 +15,7 @@ use axum::{
 };
 use futures::stream;
 use serde_json::{Map, Value, json};
-use whale_lm::{Event, FinishReason, Generated, SampledToken, ToolCall};
+use whale_lm::{Event, FinishReason, Generated, LmError, SampledToken, ToolCall};
 
 use super::{Fault, Server, replies::Replies, request::Form};
 
@@ -40,6 +40,16 @@ pub(super) enum Kind {
         tools: bool,
     },
     Text,
+}
+
+/// Starts replies and answers with them. Templates, tokenizers and grammars compute, so `start` runs
+/// where computing is allowed.
+pub(super) async fn answer(
+    start: impl FnOnce() -> Result<(Answer, Replies), Fault> + Send + 'static,
+) -> Result<Response, Fault> {
+    let started = tokio::task::spawn_blocking(start).await;
+    let (answer, replies) = started.map_err(|_| Fault::from(LmError::Stopped))??;
+    answer.send(replies).await
 }
 
 impl Answer {
@@ -74,7 +84,7 @@ impl Answer {
     }
 
     /// Waits for the replies, or gives them out as they come.
-    pub(super) async fn send(self, replies: Replies) -> Result<Response, Fault> {
+    async fn send(self, replies: Replies) -> Result<Response, Fault> {
         if self.form.streams {
             return Ok(self.stream(replies));
         }

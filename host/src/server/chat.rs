@@ -9,7 +9,7 @@ use whale_lm::{ChatMessage, Tool, ToolCall};
 
 use super::{
     Fault, Server,
-    answer::{Answer, Kind},
+    answer::{Answer, Kind, answer},
     replies::Replies,
     request::{Body, Common},
 };
@@ -81,10 +81,7 @@ pub(super) async fn handle(
     State(server): State<Arc<Server>>,
     Body(chat): Body<Chat>,
 ) -> Result<Response, Fault> {
-    // Templates, tokenizers and grammars compute, so they run where computing is allowed.
-    let started = tokio::task::spawn_blocking(move || start(server, chat)).await;
-    let (answer, replies) = started.map_err(|_| Fault::from(whale_lm::LmError::Stopped))??;
-    answer.send(replies).await
+    answer(move || start(server, chat)).await
 }
 
 fn start(server: Arc<Server>, chat: Chat) -> Result<(Answer, Replies), Fault> {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Fault, Server,
-    answer::{Answer, Kind},
+    answer::{Answer, Kind, answer},
     replies::Replies,
     request::{Body, Common},
 };
@@ -41,10 +41,7 @@ pub(super) async fn handle(
     State(server): State<Arc<Server>>,
     Body(completion): Body<Completion>,
 ) -> Result<Response, Fault> {
-    // Tokenizers and grammars compute, so they run where computing is allowed.
-    let started = tokio::task::spawn_blocking(move || start(server, completion)).await;
-    let (answer, replies) = started.map_err(|_| Fault::from(whale_lm::LmError::Stopped))??;
-    answer.send(replies).await
+    answer(move || start(server, completion)).await
 }
 
 fn start(server: Arc<Server>, completion: Completion) -> Result<(Answer, Replies), Fault> {

@@ -17,6 +17,9 @@ fn uniform(seed: u64, index: usize) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
+/// Below this a temperature is taken as 0: logits that are divided by less overflow.
+const COLDEST: f32 = 1e-5;
+
 /// Makes the logits of forbidden tokens minus infinity.
 pub(super) type Mask<'a> = &'a dyn Fn(&mut [f32]);
 
@@ -47,7 +50,7 @@ pub(super) fn choose(
     if let Some(mask) = mask {
         mask(&mut scaled);
     }
-    let chosen = if sampling.temperature <= 0.0 {
+    let chosen = if sampling.temperature < COLDEST {
         likeliest(&scaled)
     } else {
         scaled

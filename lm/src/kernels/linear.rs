@@ -129,10 +129,9 @@ fn shared(rows: usize, outputs: usize, inputs: usize, fill: impl Fn(Part<'_>) + 
     let worth = rows * inputs * outputs >= 65_536 && threads > 1;
     if !worth || rows >= threads * 32 {
         let mut out = vec![0.0; rows * width];
-        let part = |(index, (range, out)): (usize, (Range<usize>, &mut [f32]))| {
-            let _ = index;
+        let part = |rows: Range<usize>, out: &mut [f32]| {
             fill(Part {
-                rows: range,
+                rows,
                 panels: 0..panels,
                 out,
                 stride: width,
@@ -141,13 +140,10 @@ fn shared(rows: usize, outputs: usize, inputs: usize, fill: impl Fn(Part<'_>) + 
         if worth {
             let each = rows.div_ceil(8).div_ceil(threads * 2).max(1) * 8;
             let ranges: Vec<_> = shares(rows, 8, threads * 2).collect();
-            ranges
-                .into_par_iter()
-                .zip(out.par_chunks_mut(each * width))
-                .enumerate()
-                .for_each(part);
+            let parts = ranges.into_par_iter().zip(out.par_chunks_mut(each * width));
+            parts.for_each(|(range, out)| part(range, out));
         } else {
-            part((0, (0..rows, &mut out)));
+            part(0..rows, &mut out);
         }
         return narrowed(out, width, outputs);
     }

@@ -134,13 +134,6 @@ fn every_adapter_has_its_gradient_and_nothing_else_does() {
 
 #[test]
 fn chunks_do_not_change_the_result() {
-    let learner = Learner::load(&fixture("qwen3"), &Device::Cpu, DType::F32).unwrap();
-    let spans = sequences();
-    let whole = learner
-        .log_probabilities(&spans, None)
-        .unwrap()
-        .to_vec1::<f32>()
-        .unwrap();
     let rows = 24;
     let hidden = Tensor::randn(0f32, 1.0, (rows, 8), &Device::Cpu).unwrap();
     let table = Tensor::randn(0f32, 1.0, (50, 8), &Device::Cpu).unwrap();
@@ -163,7 +156,6 @@ fn chunks_do_not_change_the_result() {
     for (a, b) in of(5).iter().flatten().zip(of(100).iter().flatten()) {
         assert!((a - b).abs() < 1e-5, "{a} {b}");
     }
-    assert_eq!(whole.len(), 23);
 }
 
 #[test]

@@ -219,6 +219,14 @@ fn to_json(value: &Value, options: Kwargs) -> Result<Value, Error> {
     Ok(Value::from_safe_string(text))
 }
 
+fn separate<W: ?Sized + std::io::Write>(writer: &mut W, first: bool) -> std::io::Result<()> {
+    if first {
+        Ok(())
+    } else {
+        writer.write_all(b", ")
+    }
+}
+
 /// With a space behind commas and colons.
 struct Python;
 
@@ -228,11 +236,7 @@ impl Formatter for Python {
         writer: &mut W,
         first: bool,
     ) -> std::io::Result<()> {
-        if first {
-            Ok(())
-        } else {
-            writer.write_all(b", ")
-        }
+        separate(writer, first)
     }
 
     fn begin_object_key<W: ?Sized + std::io::Write>(
@@ -240,11 +244,7 @@ impl Formatter for Python {
         writer: &mut W,
         first: bool,
     ) -> std::io::Result<()> {
-        if first {
-            Ok(())
-        } else {
-            writer.write_all(b", ")
-        }
+        separate(writer, first)
     }
 
     fn begin_object_value<W: ?Sized + std::io::Write>(

@@ -44,10 +44,7 @@ impl Scheduler {
     /// Moves waiting sequences into the batch while there is room.
     pub(super) fn admit(&mut self, shared: &Shared) {
         let mut later = VecDeque::new();
-        while self.running.len() < self.sequences {
-            let Some(mut sequence) = self.waiting.pop_front() else {
-                break;
-            };
+        while let Some(mut sequence) = self.waiting.pop_front() {
             if self.share && self.awaits_others(&sequence) {
                 later.push_back(sequence);
                 continue;
@@ -55,13 +52,9 @@ impl Scheduler {
             self.reuse(&mut sequence);
             // Room for all that is known of it, and one page to go on.
             let needed = (sequence.tokens.len() + 1).div_ceil(PAGE) - sequence.pages.len();
-            if needed > self.table.available() && !self.running.is_empty() {
-                self.table.release(sequence.pages.iter().copied());
-                sequence.put_back();
-                self.waiting.push_front(sequence);
-                break;
-            }
-            let Some(slot) = self.slots.pop() else {
+            let full = needed > self.table.available() && !self.running.is_empty();
+            let slot = if full { None } else { self.slots.pop() };
+            let Some(slot) = slot else {
                 self.table.release(sequence.pages.iter().copied());
                 sequence.put_back();
                 self.waiting.push_front(sequence);
@@ -123,17 +116,11 @@ impl Scheduler {
     /// Takes up the recurrent state at the end of the pages that were found.
     fn restore(&mut self, sequence: &mut Sequence) {
         if self.recurrent {
-            match sequence.registered {
-                0 => self.memory.clear_state(sequence.slot),
-                pages => match self.snapshots.slots.get(&sequence.keys[pages - 1]) {
-                    Some(slot) => self.memory.copy_state(*slot, sequence.slot),
-                    None => {
-                        // It was dropped between; then from the beginning.
-                        self.table.release(sequence.pages.drain(..));
-                        (sequence.computed, sequence.registered) = (0, 0);
-                        self.memory.clear_state(sequence.slot);
-                    }
-                },
+            let last = sequence.registered.checked_sub(1);
+            let kept = last.and_then(|page| self.snapshots.slots.get(&sequence.keys[page]));
+            match kept {
+                Some(kept) => self.memory.copy_state(*kept, sequence.slot),
+                None => self.memory.clear_state(sequence.slot),
             }
         }
         if sequence.cached.is_none() {

@@ -67,7 +67,6 @@ pub(super) struct Scheduler {
     running: Vec<Sequence>,
     /// Pages that running sequences are about to fill, which others wait for.
     promised: HashMap<Key, usize>,
-    sequences: usize,
     step_tokens: usize,
     share: bool,
     stats: Stats,
@@ -103,7 +102,6 @@ impl Scheduler {
             waiting: VecDeque::new(),
             running: Vec::new(),
             promised: HashMap::new(),
-            sequences,
             step_tokens: config.step_tokens.max(1),
             share: config.share_prefixes,
             stats: Stats::default(),

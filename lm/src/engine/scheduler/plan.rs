@@ -14,11 +14,16 @@ impl Scheduler {
     /// goes to prompts. One that finds no page is put back, the latest first.
     pub(super) fn plan(&mut self) -> Vec<Plan> {
         let mut left = self.step_tokens;
-        let mut order: Vec<u64> = self.running.iter().map(|sequence| sequence.id).collect();
-        let long = |id: &u64| self.running.iter().any(|s| s.id == *id && s.missing() > 1);
-        let (short, long): (Vec<u64>, Vec<u64>) = order.drain(..).partition(|id| !long(id));
+        let ids = |long: bool| {
+            let like = self
+                .running
+                .iter()
+                .filter(move |s| (s.missing() > 1) == long);
+            like.map(|sequence| sequence.id).collect::<Vec<u64>>()
+        };
+        let order = [ids(false), ids(true)].concat();
         let mut plans: Vec<(u64, usize)> = Vec::new();
-        for id in short.into_iter().chain(long) {
+        for id in order {
             let Some(sequence) = self.running.iter().find(|sequence| sequence.id == id) else {
                 continue;
             };
