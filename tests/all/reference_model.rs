@@ -1,5 +1,7 @@
-//! The engine on SmolLM2-135M against what others compute from the same file:
-//! `lm/fixtures/make_smollm2.py` says how.
+//! The engine on small real models against what others compute from the same files:
+//! `lm/fixtures/make_real.py` says how.
+
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use whale_lm::{Compute, Engine, EngineConfig, Generate, Model, Request, Sampling, Work};
@@ -28,15 +30,37 @@ struct Text {
     ids: Vec<u32>,
 }
 
-fn made() -> Made {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../lm/fixtures/smollm2.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+/// A model that the set-up fetched, and the fixture made with it.
+#[derive(Clone, Copy)]
+struct Real {
+    model: &'static str,
+    fixture: &'static str,
 }
 
-fn engine(compute: &Compute) -> Engine {
-    let path = support::cache().join("models/smollm2-135m.gguf");
-    let model = Model::load(&path, compute).unwrap();
-    Engine::start(model, EngineConfig::default()).unwrap()
+const SMOLLM2: Real = Real {
+    model: "smollm2-135m",
+    fixture: "smollm2",
+};
+const GEMMA3: Real = Real {
+    model: "gemma3-270m",
+    fixture: "gemma3_270m",
+};
+
+impl Real {
+    fn made(self) -> Made {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../lm/fixtures");
+        let path = format!("{folder}/{}.json", self.fixture);
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    fn path(self) -> PathBuf {
+        support::cache().join(format!("models/{}.gguf", self.model))
+    }
+
+    fn engine(self, compute: &Compute) -> Engine {
+        let model = Model::load(&self.path(), compute).unwrap();
+        Engine::start(model, EngineConfig::default()).unwrap()
+    }
 }
 
 /// The two likeliest tokens after each beginning of the reference's reply.
@@ -90,22 +114,20 @@ fn check(
     }
 }
 
-#[test]
-fn widened_weights_give_the_reply_of_transformers() {
-    let engine = engine(&Compute::Widened);
-    for case in made().prompts {
+/// In 32 bits, differences are those of the order of additions.
+fn check_widened(real: Real) {
+    let engine = real.engine(&Compute::Widened);
+    for case in real.made().prompts {
         let found = along(&engine, &case, &case.transformers);
         check(&case, &found, &case.transformers, 1e-3, 1e-3);
     }
 }
 
-#[test]
-fn stored_weights_give_the_reply_of_llama_cpp_but_for_the_noise_of_rounding() {
-    let engine = engine(&Compute::Kernels);
+/// With weights as they are stored, both round rows to 8 bits, each at another moment.
+fn check_stored(real: Real, noise: f32) {
+    let engine = real.engine(&Compute::Kernels);
     let (mut clear, mut all) = (0, 0);
-    // Both round rows to 8 bits, each at another moment.
-    let noise = 0.6;
-    for case in made().prompts {
+    for case in real.made().prompts {
         let found = along(&engine, &case, &case.llama_cpp);
         check(&case, &found, &case.llama_cpp, noise, noise);
         clear += case
@@ -118,15 +140,43 @@ fn stored_weights_give_the_reply_of_llama_cpp_but_for_the_noise_of_rounding() {
     assert!(clear * 3 > all, "only {clear} of {all} tokens are clear");
 }
 
-#[test]
-fn texts_have_the_reference_tokens_and_come_back() {
-    let path = support::cache().join("models/smollm2-135m.gguf");
-    let model = Model::load(&path, &Compute::Kernels).unwrap();
-    for Text { text, ids } in made().corpus {
+fn check_texts(real: Real) {
+    let model = Model::load(&real.path(), &Compute::Kernels).unwrap();
+    for Text { text, ids } in real.made().corpus {
         assert_eq!(model.encode(&text).unwrap(), ids, "{text:?}");
         // Control tokens have no text.
         if !text.contains("<|") {
             assert_eq!(model.decode(&ids).unwrap(), text);
         }
     }
+}
+
+#[test]
+fn widened_weights_give_the_reply_of_transformers() {
+    check_widened(SMOLLM2);
+}
+
+#[test]
+fn stored_weights_give_the_reply_of_llama_cpp_but_for_the_noise_of_rounding() {
+    check_stored(SMOLLM2, 0.6);
+}
+
+#[test]
+fn texts_have_the_reference_tokens_and_come_back() {
+    check_texts(SMOLLM2);
+}
+
+#[test]
+fn widened_weights_of_gemma_give_the_reply_of_transformers() {
+    check_widened(GEMMA3);
+}
+
+#[test]
+fn stored_weights_of_gemma_give_the_reply_of_llama_cpp_but_for_the_noise_of_rounding() {
+    check_stored(GEMMA3, 0.6);
+}
+
+#[test]
+fn texts_have_the_reference_tokens_of_gemma_and_come_back() {
+    check_texts(GEMMA3);
 }

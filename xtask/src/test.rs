@@ -38,10 +38,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             "warnings",
         ]))?;
         dependencies(options.no_advisories)?;
+        cuda()?;
     }
     setup::all()?;
-    setup::clang()?;
-    setup::openai_client()?;
+    setup::for_tests()?;
     say("tests");
     let mut nextest = setup::nextest()?;
     nextest.current_dir(&root).args(["run", "--workspace"]);
@@ -76,4 +76,22 @@ fn dependencies(no_advisories: bool) -> Result<()> {
     }
     say("NOT CHECKED: advisories; their database can't be reached from here");
     Ok(())
+}
+
+/// The code for NVIDIA's devices compiles, kernels included. No device is needed for that, but
+/// their compiler is.
+fn cuda() -> Result<()> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        say("NOT CHECKED: the feature `cuda`; its compiler is fetched for x86-64 Linux alone");
+        return Ok(());
+    }
+    let toolkit = setup::cuda()?;
+    say("clippy with the feature `cuda` (the first time, this takes about 6 minutes on two cores)");
+    let mut clippy = command::cargo();
+    clippy
+        .current_dir(paths::root())
+        .args(["clippy", "--quiet", "--workspace"])
+        .args(["--features", "whale-host/cuda", "--", "-D", "warnings"]);
+    toolkit.apply(&mut clippy);
+    command::run(&mut clippy)
 }

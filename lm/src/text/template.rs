@@ -76,7 +76,11 @@ impl Template {
         environment.set_lstrip_blocks(true);
         environment.set_fuel(Some(FUEL));
         environment.add_filter("tojson", to_json);
-        // There is no clock: `strftime_now` stays undefined, and templates have a date for that.
+        // Unlike here, `none` can't be iterated in Python.
+        environment.add_test("iterable", |value: &Value| {
+            !value.is_none() && value.try_iter().is_ok()
+        });
+        environment.add_function("strftime_now", |format: &str| today(format));
         environment.add_function("raise_exception", |message: String| {
             Err::<String, _>(Error::new(ErrorKind::InvalidOperation, message))
         });
@@ -174,6 +178,29 @@ impl Template {
         };
         self.environment.get_template(NAME)?.render(context)
     }
+}
+
+/// The date that templates show to the model. It is always the one that Llama 3's falls back to:
+/// with a clock, the same conversation would be other tokens tomorrow.
+fn today(format: &str) -> String {
+    let fields = [
+        ("%Y", "2024"),
+        ("%y", "24"),
+        ("%m", "07"),
+        ("%B", "July"),
+        ("%b", "Jul"),
+        ("%d", "26"),
+        ("%A", "Friday"),
+        ("%a", "Fri"),
+        ("%H", "00"),
+        ("%M", "00"),
+        ("%S", "00"),
+    ];
+    fields
+        .into_iter()
+        .fold(format.to_owned(), |text, (field, value)| {
+            text.replace(field, value)
+        })
 }
 
 /// Without the marks around what the model writes, which only training by text needs.
@@ -337,6 +364,62 @@ mod tests {
                 .render(&[user("x")], std::slice::from_ref(&tool))
                 .unwrap_err();
             assert!(error.to_string().contains("tools"), "{error}");
+        }
+    }
+
+    /// A template and what transformers renders with it; `fixtures/make_templates.py` makes them.
+    #[derive(serde::Deserialize)]
+    struct Reference {
+        template: String,
+        messages: Vec<Json>,
+        tools: Vec<Json>,
+        rendered: String,
+    }
+
+    fn message(json: &Json) -> ChatMessage {
+        let text = |value: &Json| value.as_str().unwrap().to_owned();
+        let calls = json["tool_calls"].as_array().cloned().unwrap_or_default();
+        ChatMessage {
+            role: text(&json["role"]),
+            content: text(&json["content"]),
+            tool_calls: calls
+                .iter()
+                .map(|call| ToolCall {
+                    id: text(&call["id"]),
+                    name: text(&call["function"]["name"]),
+                    arguments: call["function"]["arguments"].to_string(),
+                })
+                .collect(),
+            tool_call_id: json.get("tool_call_id").map(text),
+        }
+    }
+
+    #[test]
+    fn real_templates_render_as_in_transformers() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/templates");
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        let cases: Vec<Reference> = serde_json::from_str(&read("rendered.json")).unwrap();
+        assert!(cases.len() >= 16, "{}", cases.len());
+        for case in cases {
+            let template = Template::new(
+                &read(&case.template),
+                "<BOS>".to_owned(),
+                "<EOS>".to_owned(),
+            )
+            .unwrap();
+            let messages: Vec<_> = case.messages.iter().map(message).collect();
+            let tools = case.tools.iter().map(|tool| {
+                let text = |name: &str| tool["function"][name].as_str().unwrap().to_owned();
+                Tool {
+                    name: text("name"),
+                    description: text("description"),
+                    parameters: tool["function"]["parameters"].clone(),
+                }
+            });
+            let rendered = template
+                .render(&messages, &tools.collect::<Vec<_>>())
+                .unwrap();
+            assert_eq!(rendered, case.rendered, "{}", case.template);
         }
     }
 }

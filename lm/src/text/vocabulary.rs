@@ -6,10 +6,13 @@ use tokenizers::{
     AddedToken, Tokenizer as Inner,
     decoders::{
         DecoderWrapper, byte_fallback::ByteFallback, byte_level::ByteLevel as ByteLevelDecoder,
-        fuse::Fuse, sequence::Sequence as DecoderSequence,
+        fuse::Fuse, sequence::Sequence as DecoderSequence, strip::Strip,
     },
     models::bpe::{BPE, Vocab},
-    normalizers::{Replace, replace::ReplacePattern},
+    normalizers::{
+        NormalizerWrapper, Prepend, Replace, replace::ReplacePattern,
+        utils::Sequence as NormalizerSequence,
+    },
     pre_tokenizers::{
         PreTokenizerWrapper,
         byte_level::ByteLevel,
@@ -175,12 +178,22 @@ fn sentence_piece(vocabulary: &Vocabulary) -> Result<Inner, LmError> {
     let mut inner = Inner::new(builder.build().map_err(failed)?);
     let pattern = |text: &str| ReplacePattern::String(text.to_owned());
     let spaces = Replace::new(pattern(" "), SPACE).map_err(failed)?;
-    inner.with_normalizer(Some(spaces)).map_err(failed)?;
-    inner.with_decoder(Some(DecoderSequence::new(vec![
+    let mut normalizers = vec![NormalizerWrapper::Replace(spaces)];
+    let mut decoders = vec![
         DecoderWrapper::Replace(Replace::new(pattern(SPACE), " ").map_err(failed)?),
         DecoderWrapper::ByteFallback(ByteFallback::new()),
         DecoderWrapper::Fuse(Fuse::new()),
-    ])));
+    ];
+    if vocabulary.adds_space {
+        normalizers.insert(
+            0,
+            NormalizerWrapper::Prepend(Prepend::new(SPACE.to_owned())),
+        );
+        decoders.push(DecoderWrapper::Strip(Strip::new(' ', 1, 0)));
+    }
+    let normalizer = NormalizerSequence::new(normalizers);
+    inner.with_normalizer(Some(normalizer)).map_err(failed)?;
+    inner.with_decoder(Some(DecoderSequence::new(decoders)));
     Ok(inner)
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Vocabulary {
     pub(crate) end: Option<u32>,
     /// Texts begin with the token for beginnings.
     pub(crate) adds_beginning: bool,
+    /// SentencePiece reads texts as if a space stood before them.
+    pub(crate) adds_space: bool,
     pub(crate) template: Option<String>,
     pub(crate) name: Option<String>,
 }
@@ -362,6 +364,11 @@ impl Metadata<'_> {
         let id = |key: &str| self.whole(key).and_then(|id| u32::try_from(id).ok());
         let model = self.text("tokenizer.ggml.model").unwrap_or_default();
         let scores = self.list("tokenizer.ggml.scores").iter();
+        // What is true of SentencePiece alone, unless the file says otherwise.
+        let flag = |name| match self.get(name) {
+            Some(Meta::Bool(value)) => *value,
+            _ => model == "llama",
+        };
         Vocabulary {
             variant: self.text("tokenizer.ggml.pre").unwrap_or_default(),
             tokens: self.strings("tokenizer.ggml.tokens"),
@@ -374,10 +381,8 @@ impl Metadata<'_> {
             merges: self.strings("tokenizer.ggml.merges"),
             beginning: id("tokenizer.ggml.bos_token_id"),
             end: id("tokenizer.ggml.eos_token_id"),
-            adds_beginning: match self.get("tokenizer.ggml.add_bos_token") {
-                Some(Meta::Bool(adds)) => *adds,
-                _ => model == "llama",
-            },
+            adds_beginning: flag("tokenizer.ggml.add_bos_token"),
+            adds_space: flag("tokenizer.ggml.add_space_prefix"),
             template: self.text("tokenizer.chat_template"),
             name: self.text("general.name"),
             model,

@@ -1,6 +1,7 @@
 //! Sets up what is missing. Everything is made in the cache, named by what it is made from, and is
 //! there whole or not at all.
 
+mod cuda;
 mod llama_cpp;
 mod model;
 mod openai_client;
@@ -13,14 +14,21 @@ use anyhow::Result;
 
 use crate::paths;
 
+pub(crate) use cuda::install as cuda;
 pub(crate) use llama_cpp::build as llama_cpp;
-pub(crate) use openai_client::install as openai_client;
 pub(crate) use tools::{clang, deny, nextest};
 
 /// All that a harness needs to be built and run.
 pub(crate) fn all() -> Result<()> {
     guests()?;
-    model::fetch(&paths::cache()?)
+    model::small(&paths::cache()?)
+}
+
+/// What only tests need.
+pub(crate) fn for_tests() -> Result<()> {
+    clang()?;
+    openai_client::install()?;
+    model::second(&paths::cache()?)
 }
 
 /// The compiler for guests, and the guests that are part of the project.

