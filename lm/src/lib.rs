@@ -9,6 +9,7 @@
 mod adapter;
 mod arch;
 mod blocks;
+pub mod ceiling;
 mod engine;
 mod error;
 mod kernels;

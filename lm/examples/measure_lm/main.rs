@@ -1,7 +1,8 @@
 //! Measures the engine for `cargo xtask bench lm`: one JSON object on stdout.
 //!
-//! `measure MODEL THREADS WORK`, where the work is `prompt N REPEATS`, `decode SEQUENCES PROMPT NEW`
-//! or `rollouts COUNT HEAD TAIL NEW`; lengths are in tokens.
+//! `measure MODEL THREADS WORK`, where the work is `prompt N REPEATS`, `decode SEQUENCES PROMPT NEW`,
+//! `rollouts COUNT HEAD TAIL NEW`, with lengths in tokens, or `ceilings` for what the machine could
+//! do at best.
 
 #![allow(clippy::print_stdout, reason = "this is a program for a pipe")]
 
@@ -14,7 +15,7 @@ use std::{
 
 use serde_json::json;
 use whale_lm::{
-    Compute, Engine, EngineConfig, Event, Generate, Model, Request, Sampling, Ticket, Work,
+    Compute, Engine, EngineConfig, Event, Generate, Model, Request, Sampling, Ticket, Work, ceiling,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,8 +27,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         .iter()
         .map(|n| n.parse())
         .collect::<Result<_, _>>()?;
+    let threads = threads.parse()?;
+    if work == "ceilings" {
+        let ceilings = json!({
+            "products_per_second": ceiling::products_per_second(threads),
+            "bytes_per_second": ceiling::bytes_per_second(threads),
+        });
+        println!("{ceilings}");
+        return Ok(());
+    }
     let config = EngineConfig {
-        threads: Some(threads.parse()?),
+        threads: Some(threads),
         ..EngineConfig::default()
     };
     let model = Model::load(Path::new(model), &Compute::Kernels)?;

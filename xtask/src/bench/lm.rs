@@ -31,6 +31,11 @@ const NEW: usize = 64;
 const ROLLOUTS: usize = 64;
 const HEAD: usize = 400;
 const TAIL: usize = 20;
+/// Products that a prompt's token takes: the weights of SmolLM2-135M's layers. The output layer is
+/// computed for the last token alone.
+const PRODUCTS: f64 = 106.2e6;
+/// Bytes of weights that a decoded token reads: all matrices as the file stores them.
+const STORED: f64 = 98e6;
 /// llama.cpp's parallel slots; the best setting counts.
 const SLOTS: [usize; 3] = [8, 16, 32];
 
@@ -69,6 +74,7 @@ pub(crate) fn rows() -> Result<Vec<Row>> {
         || sides.ours(&["prompt", &length, &repeats]),
         || sides.bench(&["-p", &length, "-n", "0", "-r", &repeats]),
     )?;
+    let prompt = ours.speed;
     rows.push(row(
         "prompt of 512 tokens",
         ours,
@@ -80,6 +86,7 @@ pub(crate) fn rows() -> Result<Vec<Row>> {
         || sides.ours(&["decode", "1", "64", &new]),
         || sides.bench(&["-p", "0", "-n", &new, "-r", &repeats]),
     )?;
+    let one = ours.speed;
     rows.push(row(
         "decode, 1 sequence",
         ours,
@@ -142,6 +149,32 @@ pub(crate) fn rows() -> Result<Vec<Row>> {
         unit: "MB",
         note: "no goal; ours keeps keys and values in 32 bits, shared heads once".to_owned(),
     });
+    say("measuring what the machine could do at best");
+    let (products, bytes) = sides.ceilings()?;
+    let ceiling = |row, ours: f64, theirs: f64, unit, note: &str| Row {
+        suite: "lm",
+        row,
+        ours: ours / 1e9,
+        theirs: theirs / 1e9,
+        ratio: ours / theirs,
+        goal: 0.0,
+        unit,
+        note: note.to_owned(),
+    };
+    rows.push(ceiling(
+        "prompt / matrix peak",
+        prompt * PRODUCTS,
+        products,
+        "Gproducts/s",
+        "no goal; 8-bit products of a prompt's matrices; theirs is the machine's, in registers",
+    ));
+    rows.push(ceiling(
+        "decode, 1 / bandwidth",
+        one * STORED,
+        bytes,
+        "GB/s",
+        "no goal; weights that a token reads; theirs is the machine's reading 512 MB",
+    ));
     Ok(rows)
 }
 
@@ -187,6 +220,15 @@ impl Sides {
             speed: found["tokens_per_second"].as_f64().context("no speed")?,
             peak: found["peak_bytes"].as_f64().context("no memory")?,
         })
+    }
+
+    /// 8-bit products and bytes read a second, at best.
+    fn ceilings(&self) -> Result<(f64, f64)> {
+        let mut measure = Command::new(&self.ours);
+        measure.arg(&self.model).args([&self.threads, "ceilings"]);
+        let found: Value = serde_json::from_str(&command::output(&mut measure)?)?;
+        let number = |name: &str| found[name].as_f64().context("no ceiling");
+        Ok((number("products_per_second")?, number("bytes_per_second")?))
     }
 
     fn bench(&self, work: &[&str]) -> Result<Found> {

@@ -1,0 +1,1 @@
+//! Evaluates harnesses and adapters, and compares them.

@@ -1,0 +1,1 @@
+//! Passages in an index, and retrieval servers.
