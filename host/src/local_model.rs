@@ -134,6 +134,22 @@ impl ChatModel for LocalModel {
         self.engine.model().name().to_owned()
     }
 
+    fn identity(&self) -> String {
+        let model = self.engine.model();
+        let short = |hash: &str| hash[..hash.len().min(12)].to_owned();
+        let adapters = self.engine.adapters();
+        let adapter = adapters
+            .iter()
+            .find(|(name, _)| Some(name) == self.adapter.as_ref());
+        let adapter = adapter.map(|(_, hash)| format!(", adapter {}", short(hash)));
+        format!(
+            "{}, weights {}{}",
+            model.name(),
+            short(model.hash()),
+            adapter.unwrap_or_default()
+        )
+    }
+
     async fn complete(&self, request: ModelRequest<'_>) -> Result<ModelReply, PortError> {
         let asked = request.request;
         let prompt = self.encode(&asked.prompt, &asked.tools)?;

@@ -1,1 +1,3 @@
-//! Evaluates harnesses and adapters, and compares them.
+//! Evaluates harnesses and adapters on tasks, and compares them.
+
+pub mod evaluate;

@@ -5,6 +5,7 @@
 //! - [`statistics`] says how far a mean, or a difference of two, is to be believed.
 
 pub mod chess;
+pub mod data;
 pub mod grade;
 pub mod statistics;
 pub mod task;

@@ -220,6 +220,9 @@ impl Responder for Live<'_> {
 
     fn restart(&mut self) {
         self.meter = Meter::new(&self.spec.limits);
+        if let Some(environment) = &mut self.environment {
+            environment.restart();
+        }
     }
 }
 

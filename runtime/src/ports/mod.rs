@@ -85,6 +85,12 @@ pub trait ChatModel: Send + Sync {
     /// What records call it; never an address or a key.
     fn name(&self) -> String;
 
+    /// What its replies depend on beside the request: weights, adapter, script. Results under
+    /// different identities do not belong together.
+    fn identity(&self) -> String {
+        self.name()
+    }
+
     /// One reply.
     async fn complete(&self, request: ModelRequest<'_>) -> Result<ModelReply, PortError>;
 
@@ -174,4 +180,7 @@ pub trait Environment: Send {
 
     /// Takes a turn.
     async fn act(&mut self, text: &str) -> Result<Turn, PortError>;
+
+    /// Begins again, for an episode whose worker died.
+    fn restart(&mut self);
 }

@@ -8,12 +8,17 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::{ChatModel, ModelReply, ModelRequest, PortError};
-use crate::contract::{Completion, FinishReason, Prompt, Request, ToolCall, Usage};
+use crate::{
+    Digest,
+    contract::{Completion, FinishReason, Prompt, Request, ToolCall, Usage},
+};
 
 /// A script: rules, of which the first that fits a request answers it.
 #[derive(Clone, Debug)]
 pub struct Scripted {
     rules: Vec<Rule>,
+    /// Of the script.
+    digest: Digest,
 }
 
 /// One line of a script, as JSON.
@@ -79,7 +84,10 @@ impl Scripted {
             delay: 0,
             error: None,
         };
-        Self { rules: vec![rule] }
+        Self {
+            rules: vec![rule],
+            digest: Digest::of(reply.as_bytes()),
+        }
     }
 
     /// Reads a script: one rule a line, as JSON.
@@ -105,6 +113,7 @@ impl Scripted {
         });
         Ok(Self {
             rules: rules.collect::<Result<_, _>>()?,
+            digest: Digest::of(text.as_bytes()),
         })
     }
 }
@@ -129,6 +138,10 @@ fn words(text: &str) -> u32 {
 impl ChatModel for Scripted {
     fn name(&self) -> String {
         "scripted".to_owned()
+    }
+
+    fn identity(&self) -> String {
+        format!("scripted, {}", self.digest.short())
     }
 
     async fn complete(&self, request: ModelRequest<'_>) -> Result<ModelReply, PortError> {

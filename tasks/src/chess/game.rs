@@ -17,8 +17,8 @@ const LONGEST: usize = 4096;
 /// move may be tried again; a legal move that is not the line's ends the puzzle; a right one is
 /// answered by the line's reply.
 #[derive(Clone, Debug)]
-pub struct Game<'a> {
-    puzzle: &'a Puzzle,
+pub struct Game {
+    puzzle: Puzzle,
     paper: bool,
     board: Board,
     /// Moves of the line that were played, the opponent's included.
@@ -58,15 +58,15 @@ pub struct Reply {
     pub done: bool,
 }
 
-impl<'a> Game<'a> {
+impl Game {
     /// A new game; the opponent's first move is played. With `paper`, a checkmate that is not the
     /// line's is wrong.
     #[must_use]
-    pub fn new(puzzle: &'a Puzzle, paper: bool) -> Self {
+    pub fn new(puzzle: &Puzzle, paper: bool) -> Self {
         let mut game = Self {
-            puzzle,
-            paper,
             board: puzzle.start.clone(),
+            puzzle: puzzle.clone(),
+            paper,
             at: 0,
             turns: 0,
             accepted: Vec::new(),

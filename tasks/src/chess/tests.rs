@@ -11,7 +11,7 @@ fn puzzle() -> Puzzle {
 }
 
 #[track_caller]
-fn check(game: &mut Game<'_>, text: &str, says: &str, done: bool) {
+fn check(game: &mut Game, text: &str, says: &str, done: bool) {
     let reply = game.act(text);
     assert!(reply.text.starts_with(says), "{}", reply.text);
     assert_eq!(reply.done, done, "{}", reply.text);
