@@ -1,7 +1,7 @@
 //! Model calls: a conversation or a raw prompt, with its sampling settings.
 
 use crate::{
-    Completion, Constraint, Error, Message, Result, Role, Tool,
+    Completion, Constraint, Error, HostError, Message, Result, Role, Tool,
     bindings::whale::harness::model::{self, Prompt, Request, Sampling},
 };
 
@@ -207,6 +207,37 @@ pub fn score(chat: &Chat, continuations: &[String]) -> Result<Vec<f64>> {
 /// `unavailable` where the model's server does not tell.
 pub fn count_tokens(text: &str) -> Result<u32> {
     Ok(model::count_tokens(text)?)
+}
+
+/// The beginning of a text, whole words, within so many tokens. Where the model's server does not
+/// tell how it counts, four characters stand for a token.
+///
+/// # Errors
+/// When a limit of the episode is used up.
+pub fn cut_tokens(text: &str, tokens: u32) -> Result<String> {
+    let fits = |text: &str| match count_tokens(text) {
+        Ok(count) => Ok(count <= tokens),
+        Err(Error::Host(HostError::Unavailable(_))) => Ok(text.len() / 4 <= tokens as usize),
+        Err(error) => Err(error),
+    };
+    if fits(text)? {
+        return Ok(text.to_owned());
+    }
+    let ends: Vec<usize> = text
+        .match_indices(char::is_whitespace)
+        .map(|(at, _)| at)
+        .collect();
+    let (mut low, mut high) = (0, ends.len());
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if fits(&text[..ends[middle - 1]])? {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    let end = if low == 0 { 0 } else { ends[low - 1] };
+    Ok(text[..end].trim_end().to_owned())
 }
 
 /// The longest prompt and reply together, in tokens.

@@ -79,7 +79,7 @@ pub use bindings::{
     },
     whale::harness::types::{HostError, LimitHit},
 };
-pub use chat::{Chat, complete, context_limit, count_tokens, score};
+pub use chat::{Chat, complete, context_limit, count_tokens, cut_tokens, score};
 pub use error::{Error, Result};
 pub use retry::{Feedback, retry};
 pub use template::Template;
@@ -123,7 +123,8 @@ pub mod prelude {
 
     pub use crate::{
         Answer, Ballot, Chat, Completion, Constraint, Error, Feedback, Result, Task, Template,
-        budget, code, extract, harness, json, note, regex::Regex, retry, search,
+        budget, code, cut_tokens, environment, extract, harness, json, note, regex::Regex, retry,
+        score, search,
     };
 }
 

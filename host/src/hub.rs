@@ -1,23 +1,16 @@
 //! The model hub's protocol: which files a repository has, and their content.
 
-use std::{
-    fs,
-    io::{self, Write as _},
-    path::{Component, Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use indicatif::{ProgressBar, ProgressStyle};
-use reqwest::{Client, Response};
+use anyhow::{Context as _, Result};
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
+
+use crate::download::{File, Transfers};
 
 /// A model hub.
 pub(crate) struct Hub {
-    client: Client,
+    transfers: Transfers,
     address: String,
-    token: Option<String>,
 }
 
 /// A repository's files at one revision.
@@ -45,15 +38,6 @@ struct Sibling {
 #[derive(Debug, Deserialize)]
 struct Lfs {
     sha256: String,
-}
-
-/// A file of a repository.
-#[derive(Clone, Debug)]
-pub(crate) struct File {
-    pub(crate) name: String,
-    pub(crate) size: Option<u64>,
-    /// Known for large files.
-    pub(crate) sha256: Option<String>,
 }
 
 impl Repository {
@@ -95,15 +79,9 @@ impl Repository {
 
 impl Hub {
     pub(crate) fn new(address: String, token: Option<String>) -> Result<Self> {
-        let client = Client::builder()
-            .connect_timeout(Duration::from_secs(10))
-            .read_timeout(Duration::from_secs(60))
-            .user_agent(concat!("whale-host/", env!("CARGO_PKG_VERSION")))
-            .build()?;
         Ok(Self {
-            client,
+            transfers: Transfers::new(token)?,
             address,
-            token,
         })
     }
 
@@ -113,32 +91,9 @@ impl Hub {
             "{}/api/models/{id}/revision/{revision}?blobs=true",
             self.address
         );
-        let response = self.get(&address, None).await?;
+        let response = self.transfers.get(&address, None).await?;
         let repository = response.json().await;
         repository.with_context(|| format!("the hub's answer about `{id}` can't be read"))
-    }
-
-    async fn get(&self, address: &str, from: Option<u64>) -> Result<Response> {
-        let mut request = self.client.get(address);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
-        if let Some(from) = from {
-            request = request.header("range", format!("bytes={from}-"));
-        }
-        // Errors of the client name the address, which holds no secret.
-        let response = request
-            .send()
-            .await
-            .with_context(|| "the model hub can't be reached")?;
-        match response.status().as_u16() {
-            200..=299 => Ok(response),
-            401 | 403 => bail!(
-                "the hub does not let you have `{address}`: is `HF_TOKEN` set, and was the licence accepted?"
-            ),
-            404 => bail!("the hub has no `{address}`"),
-            status => bail!("the hub answered `{address}` with {status}"),
-        }
     }
 
     /// Fetches a file into a folder; one that was begun goes on. Its hash is checked before it gets
@@ -149,68 +104,7 @@ impl Hub {
         file: &File,
         folder: &Path,
     ) -> Result<PathBuf> {
-        let place = folder.join(&file.name);
-        if place.exists() {
-            return Ok(place);
-        }
-        let partial = folder.join(format!("{}.partial", file.name));
         let address = format!("{}/{id}/resolve/{revision}/{}", self.address, file.name);
-        let begun = fs::metadata(&partial).map_or(0, |metadata| metadata.len());
-        // A file that is whole has nothing to go on with.
-        let begun = if file.size.is_some_and(|size| begun >= size) {
-            0
-        } else {
-            begun
-        };
-        let mut response = self.get(&address, (begun > 0).then_some(begun)).await?;
-        let goes_on = response.status().as_u16() == 206;
-        let mut options = fs::OpenOptions::new();
-        options
-            .create(true)
-            .append(goes_on)
-            .write(true)
-            .truncate(!goes_on);
-        let mut out = options
-            .open(&partial)
-            .with_context(|| format!("`{}` can't be written", partial.display()))?;
-        let bar = progress(&file.name, file.size);
-        bar.inc(if goes_on { begun } else { 0 });
-        while let Some(chunk) = response.chunk().await.context("the transfer broke off")? {
-            out.write_all(&chunk)
-                .with_context(|| format!("`{}` can't be written", partial.display()))?;
-            bar.inc(chunk.len() as u64);
-        }
-        out.sync_all()?;
-        bar.finish_and_clear();
-        if let Some(expected) = &file.sha256 {
-            check(&partial, expected)?;
-        }
-        fs::rename(&partial, &place)?;
-        Ok(place)
+        self.transfers.fetch(&address, file, folder).await
     }
-}
-
-fn progress(name: &str, size: Option<u64>) -> ProgressBar {
-    let Some(size) = size.filter(|size| *size > 1 << 20) else {
-        return ProgressBar::hidden();
-    };
-    let style = ProgressStyle::with_template("{msg}  {bar:30}  {bytes}/{total_bytes}  {eta}");
-    ProgressBar::new(size)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        .with_message(name.to_owned())
-}
-
-/// Refuses a file with another hash, and removes it.
-pub(crate) fn check(path: &Path, expected: &str) -> Result<()> {
-    let mut hasher = Sha256::new();
-    io::copy(&mut fs::File::open(path)?, &mut hasher)?;
-    let found = format!("{:x}", hasher.finalize());
-    if found != expected {
-        fs::remove_file(path)?;
-        return Err(anyhow!(
-            "`{}` is not the expected file: its SHA-256 is {found}, not {expected}",
-            path.display()
-        ));
-    }
-    Ok(())
 }

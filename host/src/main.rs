@@ -3,13 +3,17 @@
 mod cli;
 mod commands;
 mod context;
+mod download;
+mod evaluation;
 mod failure;
 mod hub;
 mod local_model;
 mod model;
+mod ports;
 mod printer;
 mod server;
 mod settings;
+mod tasks;
 
 use std::{ffi::OsString, process::ExitCode};
 

@@ -17,6 +17,8 @@ pub(crate) const SERVER_KEY: &str = "WHALE_API_KEY";
 /// The model hub's address, and a key for it.
 const HUB: &str = "HF_ENDPOINT";
 const HUB_TOKEN: &str = "HF_TOKEN";
+/// A folder with files of data sets, instead of where they are published.
+const DATA: &str = "WHALE_DATA";
 
 /// The folder for everything that is kept between runs.
 pub(crate) fn cache() -> Result<PathBuf, Failure> {
@@ -56,6 +58,11 @@ pub(crate) fn hub() -> String {
 /// The key for the model hub.
 pub(crate) fn hub_token() -> Option<String> {
     text(HUB_TOKEN)
+}
+
+/// A folder with files of data sets.
+pub(crate) fn data() -> Option<PathBuf> {
+    text(DATA).map(PathBuf::from)
 }
 
 /// Logs to stderr: nothing but warnings, more with `--verbose`, or what `WHALE_LOG` says.

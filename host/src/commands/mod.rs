@@ -2,7 +2,12 @@
 
 mod build;
 mod chat;
+mod compare;
+mod data;
 mod doctor;
+mod eval;
+mod grade;
+mod index;
 mod inspect;
 mod limits;
 mod model;
@@ -11,6 +16,7 @@ mod reference;
 mod replay;
 mod run;
 mod serve;
+mod task;
 
 use crate::{
     cli::{Cli, Command},
@@ -26,6 +32,12 @@ pub(crate) fn execute(cli: Cli) -> CommandResult {
         Command::Run(arguments) => run::execute(&context?, &arguments),
         Command::Inspect(arguments) => inspect::execute(&context?, &arguments),
         Command::Replay(arguments) => replay::execute(&context?, &arguments),
+        Command::Eval(arguments) => eval::execute(&context?, &arguments),
+        Command::Compare(arguments) => compare::execute(&context?, &arguments),
+        Command::Grade(arguments) => grade::execute(&context?, &arguments),
+        Command::Data(arguments) => data::execute(&context?, &arguments),
+        Command::Task(arguments) => task::execute(&context?, &arguments),
+        Command::Index(arguments) => index::execute(&arguments),
         Command::Model(arguments) => model::execute(&context?, &arguments),
         Command::Chat(arguments) => chat::execute(&context?, &arguments),
         Command::Serve(arguments) => serve::execute(&context?, &arguments),

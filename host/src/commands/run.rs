@@ -1,6 +1,6 @@
 //! `run`: one prompt, or many items.
 
-use std::{collections::BTreeMap, fs, path::Path, process::ExitCode, sync::Arc};
+use std::{collections::BTreeMap, fs, path::Path, process::ExitCode};
 
 use anyhow::anyhow;
 use futures::{StreamExt as _, stream};
@@ -10,7 +10,6 @@ use serde_json::json;
 use whale_runtime::{
     Limits,
     episode::{self, Live, Outcome, Record, Spec},
-    executor::Executor,
     limits::Unit,
     ports::Ports,
     sandbox::{Harness, Sandbox},
@@ -18,9 +17,9 @@ use whale_runtime::{
 
 use crate::{
     cli::Run,
-    context::{self, Context, SET_UP},
+    context::{self, Context},
     failure::{CommandResult, Failure, Kind},
-    model, printer,
+    model, ports, printer,
 };
 
 pub(crate) fn execute(context: &Context, arguments: &Run) -> CommandResult {
@@ -33,7 +32,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> CommandResult {
         let harness = context.load(&sandbox, &arguments.harness, &limits).await?;
         let code = match arguments.no_code {
             true => None,
-            false => executor(context, &sandbox, jobs).await?,
+            false => ports::executor(context, &sandbox, jobs).await?,
         };
         let ports = Ports {
             model,
@@ -53,34 +52,6 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> CommandResult {
         sandbox.close().await;
         result
     })
-}
-
-/// The executor for Python, or nothing where the set-up has not built its interpreter.
-async fn executor(
-    context: &Context,
-    sandbox: &Sandbox,
-    jobs: usize,
-) -> Result<Option<Arc<dyn whale_runtime::ports::CodeExecutor>>, Failure> {
-    let guest = context.python();
-    if !guest.exists() {
-        tracing::warn!(
-            "no code executor: `{}` is missing; {SET_UP}",
-            guest.display()
-        );
-        return Ok(None);
-    }
-    let processes = context::processors().min(jobs);
-    let executor = Executor::prepare(
-        context.program.clone(),
-        sandbox.compiler(),
-        guest,
-        processes,
-        context.unsafe_no_jail,
-    );
-    let executor = executor
-        .await
-        .map_err(|error| Failure::infrastructure(error).hint(SET_UP))?;
-    Ok(Some(Arc::new(executor)))
 }
 
 /// A line of an items file.

@@ -266,6 +266,10 @@ impl Attempt {
             };
             let response = match response {
                 Ok(Ok(response)) => response,
+                // A port that gives up at the episode's end has not failed.
+                Ok(Err(Stop::Infrastructure(_))) if Instant::now() >= self.deadline => {
+                    return Ok(End::Wall(cancel(&mut ticket).await));
+                }
                 Ok(Err(stop)) => return Ok(End::Stopped(stop, cancel(&mut ticket).await)),
                 Err(_) => return Ok(End::Wall(cancel(&mut ticket).await)),
             };

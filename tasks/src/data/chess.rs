@@ -46,6 +46,10 @@ cluster = "GameUrl"
 [grader]
 kind = "chess"
 
+# Of one episode, as published. `whale-host limits` lists all.
+[limits]
+completion-tokens = "16384"
+
 [splits]
 seed = 0
 search = 256

@@ -51,6 +51,10 @@ answer = "answer"
 [grader]
 kind = "math"
 
+# Of one episode, as published. `whale-host limits` lists all.
+[limits]
+completion-tokens = "8192"
+
 [splits]
 seed = 0
 search = 256

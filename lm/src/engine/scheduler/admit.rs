@@ -12,6 +12,9 @@ use crate::{
     kernels::attention::PAGE,
 };
 
+/// Pages that are kept for each running sequence when another joins.
+const HEADROOM: usize = 4;
+
 impl Scheduler {
     pub(super) fn take(&mut self, incoming: Incoming) {
         self.waiting
@@ -50,8 +53,10 @@ impl Scheduler {
                 continue;
             }
             self.reuse(&mut sequence);
-            // Room for all that is known of it, and one page to go on.
+            // Room for all that is known of it, and for all to go on for a while: one that is put
+            // back soon has to be computed again.
             let needed = (sequence.tokens.len() + 1).div_ceil(PAGE) - sequence.pages.len();
+            let needed = needed + self.running.len() * HEADROOM;
             let full = needed > self.table.available() && !self.running.is_empty();
             let slot = if full { None } else { self.slots.pop() };
             let Some(slot) = slot else {

@@ -1,9 +1,16 @@
 //! What can be written on the command line. Completions and the manual come from here too.
 
+mod evaluation;
+
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+pub(crate) use evaluation::{
+    Compare, DataCommand, DataPull, DataTask, Eval, EvaluationArgs, Grade, IndexBuild,
+    IndexCommand, IndexSearch, IndexTask, TaskCheck, TaskCommand, TaskTask,
+};
 
 /// Run harnesses that nobody trusts around a language model.
 ///
@@ -30,8 +37,8 @@ failed: a missing tool, a server, a disk.
 
 The environment: WHALE_CACHE is the folder for toolchain, models and native code (otherwise \
 `~/.cache/whale`); OPENAI_API_KEY is the key for `openai:` models; WHALE_API_KEY is the key that \
-`serve` asks for; HF_ENDPOINT and HF_TOKEN are the model hub's address and your key there; WHALE_LOG \
-sets what is logged.";
+`serve` asks for; HF_ENDPOINT and HF_TOKEN are the model hub's address and your key there; WHALE_DATA is a \
+folder with files of data sets; WHALE_LOG sets what is logged.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -40,6 +47,12 @@ pub(crate) enum Command {
     Run(Run),
     Inspect(Inspect),
     Replay(Replay),
+    Eval(Eval),
+    Compare(Compare),
+    Grade(Grade),
+    Data(DataCommand),
+    Task(TaskCommand),
+    Index(IndexCommand),
     Model(ModelCommand),
     Chat(Chat),
     Serve(Serve),
@@ -57,7 +70,7 @@ pub(crate) struct New {
     pub(crate) folder: PathBuf,
 
     /// The kind of task
-    #[arg(long, default_value = "math", value_parser = ["math"])]
+    #[arg(long, default_value = "math", value_parser = ["math", "searchqa", "chess"])]
     pub(crate) domain: String,
 }
 
