@@ -63,7 +63,15 @@ pub(crate) fn failure(error: TaskError) -> Failure {
         TaskError::Empty { .. } => {
             Some("`[splits]` in `task.toml` sets the sizes of the splits".to_owned())
         }
-        _ => Some("`whale-host task check FOLDER` lists everything that is wrong".to_owned()),
+        TaskError::Row { .. } => {
+            Some("an items file has one JSON object a line, in UTF-8".to_owned())
+        }
+        TaskError::Settings { .. } | TaskError::Format { .. } | TaskError::NoItems { .. } => {
+            Some("docs/tasks.md explains what a task's folder holds".to_owned())
+        }
+        TaskError::Item { .. } => {
+            Some("`whale-host task check FOLDER` lists everything that is wrong".to_owned())
+        }
     };
     let failure = Failure::user(error);
     match hint {

@@ -16,18 +16,26 @@ fn help_is_what_it_was() {
         "run",
         "inspect",
         "replay",
+        "eval",
+        "compare",
+        "grade",
+        "data pull",
+        "task check",
+        "index build",
+        "index search",
         "limits",
         "doctor",
         "completions",
         "man",
     ];
     for command in commands {
-        let help = say(&here, &[command, "--help"]);
+        let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let help = say(&here, &words);
         assert!(
             help.contains("Example"),
             "`{command} --help` has no example"
         );
-        check(&format!("help_{command}"), &help);
+        check(&format!("help_{}", command.replace(' ', "_")), &help);
     }
 }
 
@@ -48,7 +56,7 @@ fn completions_and_manual_name_every_command() {
         &["man"],
     ] {
         let said = say(&here, arguments);
-        for command in ["build", "inspect", "replay", "doctor"] {
+        for command in ["build", "inspect", "replay", "eval", "compare", "doctor"] {
             assert!(
                 said.contains(command),
                 "{arguments:?} says nothing of `{command}`"

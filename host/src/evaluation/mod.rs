@@ -78,7 +78,10 @@ impl Plan {
         let mut most = None;
         for setting in &arguments.limit {
             match setting.parse::<usize>() {
-                Ok(0) => return Err(Failure::user(anyhow!("`--limit 0` leaves no items"))),
+                Ok(0) => {
+                    return Err(Failure::user(anyhow!("`--limit 0` leaves no items"))
+                        .hint("leave it out to take all items"));
+                }
                 Ok(items) => most = Some(items),
                 Err(_) => set(&mut limits, setting)?,
             }

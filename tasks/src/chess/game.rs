@@ -10,8 +10,6 @@ use super::Puzzle;
 pub const TURNS: usize = 18;
 /// Retries for a reply without a move, and as many for illegal moves.
 const RETRIES: usize = 10;
-/// Only this much of a text is read.
-const LONGEST: usize = 4096;
 
 /// A puzzle being played. The rules are the published ones: a reply without a move and an illegal
 /// move may be tried again; a legal move that is not the line's ends the puzzle; a right one is
@@ -210,7 +208,6 @@ impl Game {
 
 /// The move that a text gives, as it is written.
 fn written_move(text: &str) -> Option<&str> {
-    let text = &text[..text.floor_char_boundary(LONGEST)];
     let inside = match text.rsplit_once("<move>") {
         Some((_, after)) => after.split_once("</move>")?.0,
         None => text,

@@ -3,6 +3,7 @@
 mod lm;
 mod sandbox;
 mod table;
+mod tasks;
 
 use std::path::PathBuf;
 
@@ -27,12 +28,15 @@ enum Suite {
     Sandbox,
     /// The language-model engine, against llama.cpp
     Lm,
+    /// The index of passages against bm25s, graders, evaluations
+    Tasks,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let rows = match options.suite {
         Suite::Sandbox => sandbox::rows(options.python.clone())?,
         Suite::Lm => lm::rows()?,
+        Suite::Tasks => tasks::rows()?,
     };
     table::print(&rows);
     if let Some(path) = &options.json {

@@ -1,6 +1,7 @@
 //! Sets up what is missing. Everything is made in the cache, named by what it is made from, and is
 //! there whole or not at all.
 
+mod bm25s;
 mod cuda;
 mod llama_cpp;
 mod model;
@@ -14,6 +15,7 @@ use anyhow::Result;
 
 use crate::paths;
 
+pub(crate) use bm25s::install as bm25s;
 pub(crate) use cuda::install as cuda;
 pub(crate) use llama_cpp::build as llama_cpp;
 pub(crate) use tools::{clang, deny, nextest};
