@@ -1,11 +1,13 @@
 //! A strong harness for chess puzzles, written by hand. A small model can't keep to a notation, but
-//! it can say which of some moves is likeliest: it scores all legal moves, and its likeliest is
-//! played. The harness itself never prefers one.
+//! it can continue a pattern: examples show the form, its replies are held to the legal moves, and
+//! the move that it writes most often is played. The harness itself never prefers one.
 
 use whale_harness::prelude::*;
 
 const CHOOSE: &str = include_str!("../prompts/choose.txt");
 const TURNS: usize = 9;
+const VOTES: usize = 8;
+const MOVE_TOKENS: u32 = 12;
 
 harness!(run);
 
@@ -15,14 +17,25 @@ fn run(_task: &Task) -> Result<Answer> {
     for _ in 0..TURNS {
         let (side, legal) = read(&position)?;
         let names: Vec<&str> = legal.iter().map(|(_, san)| *san).collect();
-        let prompt =
-            Template::new(CHOOSE).fill(&[("side", side), ("moves", &names.join(", "))])?;
-        let continuations: Vec<String> = names.iter().map(|san| format!(" {san}\n")).collect();
-        let scores = score(&Chat::raw(prompt), &continuations)?;
-        let best = scores.iter().zip(&legal).max_by(|a, b| a.0.total_cmp(b.0));
-        let Some((_, (uci, _))) = best else { break };
-        moves.push((*uci).to_owned());
-        let turn = environment::act(&format!("<move>{uci}</move>"))?;
+        let prompt = Template::new(CHOOSE).fill(&[("side", side), ("moves", &names.join(", "))])?;
+        let choices = names.iter().map(|san| format!(" {san}")).collect();
+        let chat = Chat::raw(prompt)
+            .temperature(0.7)
+            .max_tokens(MOVE_TOKENS)
+            .constraint(Constraint::Choices(choices));
+        let mut ballot = Ballot::new();
+        for reply in chat.sample(VOTES)?.into_iter().flatten() {
+            // A server without constraints may say more than the move.
+            let words = || reply.text.split(|c: char| c.is_whitespace() || ",.<>".contains(c));
+            if let Some(san) = words().find(|word| names.contains(word)) {
+                ballot.add(san);
+            }
+        }
+        let Some(san) = ballot.winner() else {
+            return Err(Error::NoAnswer("no reply had a legal move".to_owned()));
+        };
+        let turn = environment::act(&format!("<move>{san}</move>"))?;
+        moves.push(san);
         if turn.done {
             break;
         }

@@ -11,8 +11,8 @@ use crate::printer;
 const LEVEL: f64 = 0.05;
 const POWER: f64 = 0.8;
 
-fn row(name: &str, text: String) -> Vec<String> {
-    vec![name.to_owned(), printer::shown(&text)]
+fn row(name: &str, text: impl AsRef<str>) -> Vec<String> {
+    vec![name.to_owned(), printer::shown(text.as_ref())]
 }
 
 /// What tokens cost, if prices are known.

@@ -44,8 +44,11 @@ const THINGS: [&str; 8] = [
     "apples", "books", "cards", "coins", "eggs", "marbles", "pencils", "shells",
 ];
 
+/// Makes a problem and its answer.
+type Level = fn(&mut ChaCha8Rng) -> (String, i64);
+
 /// Ten levels, from one digit to equations.
-const LEVELS: [fn(&mut ChaCha8Rng) -> (String, i64); 10] = [
+const LEVELS: [Level; 10] = [
     |r| {
         let (a, b) = (r.random_range(1..10), r.random_range(1..10));
         (format!("What is {a} + {b}?"), a + b)

@@ -63,7 +63,7 @@ pub(super) fn make(raw: &Path, task: &Path, wanted: &Wanted) -> Result<Prepared,
     let path = raw.join(PUZZLES);
     let file = File::open(&path).map_err(|error| io(&path, error))?;
     let mut reader = csv::Reader::from_reader(plain(&path, file)?);
-    let broken = |error: csv::Error| wrong(&path, "a row", error);
+    let broken = |error: csv::Error| wrong(&path, "a row", &error);
     let header = reader.headers().map_err(broken)?.clone();
     let column = |name: &str| {
         let found = header.iter().position(|column| column == name);
@@ -71,7 +71,7 @@ pub(super) fn make(raw: &Path, task: &Path, wanted: &Wanted) -> Result<Prepared,
             wrong(
                 &path,
                 "the first line",
-                format!("there is no column `{name}`"),
+                &format!("there is no column `{name}`"),
             )
         })
     };
@@ -102,8 +102,8 @@ pub(super) fn make(raw: &Path, task: &Path, wanted: &Wanted) -> Result<Prepared,
     }
     let items = task.join("items.csv");
     let mut writer =
-        csv::Writer::from_path(&items).map_err(|error| wrong(&items, "the file", error))?;
-    let unwritten = |error: csv::Error| wrong(&items, "a row", error);
+        csv::Writer::from_path(&items).map_err(|error| wrong(&items, "the file", &error))?;
+    let unwritten = |error: csv::Error| wrong(&items, "a row", &error);
     writer.write_record(&header).map_err(unwritten)?;
     for record in drawn.values() {
         writer.write_record(record).map_err(unwritten)?;

@@ -26,10 +26,10 @@ pub(super) fn io(path: &Path, error: std::io::Error) -> DataError {
     }
 }
 
-pub(super) fn wrong(path: &Path, place: impl ToString, why: impl ToString) -> DataError {
+pub(super) fn wrong(path: &Path, place: &str, why: &dyn std::fmt::Display) -> DataError {
     DataError::Format {
         path: path.display().to_string(),
-        place: place.to_string(),
+        place: place.to_owned(),
         why: why.to_string(),
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn objects(path: &Path) -> Result<Vec<Value>, DataError> {
             continue;
         }
         let object = serde_json::from_str(&line)
-            .map_err(|error| wrong(path, format!("line {}", index + 1), error))?;
+            .map_err(|error| wrong(path, &format!("line {}", index + 1), &error))?;
         objects.push(object);
     }
     Ok(objects)
@@ -52,7 +52,7 @@ pub(super) fn objects(path: &Path) -> Result<Vec<Value>, DataError> {
 
 pub(super) fn document(path: &Path) -> Result<Value, DataError> {
     let text = fs::read(path).map_err(|error| io(path, error))?;
-    serde_json::from_slice(&text).map_err(|error| wrong(path, "the document", error))
+    serde_json::from_slice(&text).map_err(|error| wrong(path, "the document", &error))
 }
 
 /// The text of a field.
@@ -68,7 +68,7 @@ pub(super) fn text(
             let number = number.to_string();
             Ok(number.strip_suffix(".0").unwrap_or(&number).to_owned())
         }
-        _ => Err(wrong(path, place, format!("it has no `{name}`"))),
+        _ => Err(wrong(path, place, &format!("it has no `{name}`"))),
     }
 }
 

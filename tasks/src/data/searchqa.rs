@@ -133,7 +133,7 @@ pub(super) fn make(raw: &Path, task: &Path, wanted: &Wanted) -> Result<Prepared,
 
 fn list<'a>(path: &Path, place: &str, value: &'a Value) -> Result<&'a Vec<Value>, DataError> {
     let found = value.as_array();
-    found.ok_or_else(|| wrong(path, place, "there is no list where one belongs"))
+    found.ok_or_else(|| wrong(path, place, &"there is no list where one belongs"))
 }
 
 fn xquad(path: &Path, items: &mut Vec<Value>, passages: &mut Passages) -> Result<(), DataError> {

@@ -4,7 +4,7 @@ use num_rational::BigRational;
 use num_traits::{Signed as _, Zero as _};
 
 use super::{
-    expression::{exact, rational},
+    exact::{exact, rational},
     form::{Decimal, Form, Value, form, words},
     modular, numeric,
     spelling::normal,

@@ -7,11 +7,13 @@
 //! depends on the machine.
 
 mod equal;
+mod exact;
 mod expression;
 mod extract;
 mod form;
 mod modular;
 mod numeric;
+mod parse;
 mod spelling;
 #[cfg(test)]
 mod table;

@@ -5,7 +5,7 @@ use num_bigint::BigInt;
 use num_integer::Integer as _;
 use num_traits::ToPrimitive as _;
 
-use super::expression::{Expression, exact};
+use super::{exact::exact, expression::Expression};
 
 /// Primes of 61 bits that leave 1 when divided by 4, so that −1 has a root.
 const PRIMES: [u64; 2] = [2_305_843_009_213_693_921, 2_305_843_009_213_693_693];

@@ -5,7 +5,8 @@ use num_rational::BigRational;
 use num_traits::ToPrimitive as _;
 
 use super::{
-    expression::{Expression, Function, exact},
+    exact::exact,
+    expression::{Expression, Function},
     modular::hash,
 };
 
