@@ -56,7 +56,7 @@ pub(crate) fn summary(summary: &Summary, price: Option<(f64, f64)>, path: &Path)
                 &header.splits[..12]
             ),
         ),
-        row("harness", header.harness[..12].to_owned()),
+        row("harness", &header.harness[..12]),
         row("model", header.model.clone()),
         row(
             &format!("mean@{}", header.k),
@@ -170,6 +170,6 @@ pub(crate) fn comparison(a: &Summary, b: &Summary, found: &Comparison) {
     } else {
         "no difference is shown"
     };
-    rows.push(row("verdict", verdict.to_owned()));
+    rows.push(row("verdict", verdict));
     printer::table(&rows);
 }
