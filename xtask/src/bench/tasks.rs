@@ -25,6 +25,7 @@ const K: usize = 5;
 const ROUNDS: usize = 3;
 
 /// One side of the index's rows.
+#[derive(Clone, Copy)]
 struct Side {
     build: f64,
     p50: f64,
