@@ -108,19 +108,32 @@ impl Index {
             let exists = std::io::ErrorKind::AlreadyExists.into();
             return Err(io(folder, exists));
         }
-        let above = folder
-            .parent()
-            .filter(|above| !above.as_os_str().is_empty());
-        let work = tempfile::Builder::new()
-            .prefix(".index-")
-            .tempdir_in(above.unwrap_or(Path::new(".")))
-            .map_err(|error| io(folder, error))?;
+        // Always the same folder, so that an ended process leaves nothing for good.
+        let work = folder.with_added_extension("partial");
+        if work.exists() {
+            fs::remove_dir_all(&work).map_err(|error| io(&work, error))?;
+        }
+        fs::create_dir(&work).map_err(|error| io(&work, error))?;
+        let built = Self::write(passages, &work, bm25);
+        if built.is_err() {
+            let _ = fs::remove_dir_all(&work);
+        }
+        let built = built?;
+        fs::rename(&work, folder).map_err(|error| io(folder, error))?;
+        Ok(built)
+    }
+
+    fn write(passages: &Path, work: &Path, bm25: Bm25) -> Result<Built, SearchError> {
+        let io = |error| SearchError::Io {
+            path: work.display().to_string(),
+            error,
+        };
         let failed = |error| SearchError::Index {
-            path: folder.display().to_string(),
+            path: work.display().to_string(),
             error,
         };
         let (schema, fields) = schema();
-        let index = tantivy::Index::create_in_dir(work.path(), schema).map_err(failed)?;
+        let index = tantivy::Index::create_in_dir(work, schema).map_err(failed)?;
         // One thread, so that the same passages always give the same index.
         let mut writer = index.writer_with_num_threads(1, MEMORY).map_err(failed)?;
         let mut ids = HashSet::new();
@@ -156,10 +169,8 @@ impl Index {
             bm25,
         };
         let json = serde_json::to_vec_pretty(&about).unwrap_or_default();
-        fs::write(work.path().join(ABOUT), json).map_err(|error| io(work.path(), error))?;
-        let work = work.keep();
-        fs::rename(&work, folder).map_err(|error| io(folder, error))?;
-        let sizes = fs::read_dir(folder).map_err(|error| io(folder, error))?;
+        fs::write(work.join(ABOUT), json).map_err(io)?;
+        let sizes = fs::read_dir(work).map_err(io)?;
         let sizes = sizes.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len()));
         Ok(Built {
             passages: about.passages,

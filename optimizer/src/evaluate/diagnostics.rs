@@ -8,7 +8,7 @@ use whale_runtime::{
     sandbox::{HostCall, HostReply},
 };
 use whale_tasks::{
-    chess::{Act, Played},
+    chess::{Act, Played, Puzzle},
     grade::contains_answer,
 };
 
@@ -62,7 +62,9 @@ pub(super) fn retrieved(record: &Record, references: &[String]) -> Option<bool> 
     searched.then_some(found)
 }
 
-pub(super) fn chess(signals: &mut Signals, played: &Played) {
+pub(super) fn chess(signals: &mut Signals, puzzle: &Puzzle, played: &Played) {
+    let moves = puzzle.solver_moves();
+    flag(signals, &format!("solved-in-{moves}"), played.solved);
     flag(signals, "malformed", played.malformed > 0);
     flag(signals, "illegal", played.illegal > 0);
     flag(signals, "wrong-move", played.wrong.is_some());

@@ -37,7 +37,7 @@ impl Grading<'_> {
                 let paper = matches!(self.grader, Grader::Chess { paper: true });
                 let written = Written::of(record);
                 let (verdict, played) = chess::grade(puzzle, &written.acts(), paper);
-                diagnostics::chess(&mut signals, &played);
+                diagnostics::chess(&mut signals, puzzle, &played);
                 Some(verdict)
             }
             (Outcome::Answered { answer }, Reference::Answers(references)) => Some(

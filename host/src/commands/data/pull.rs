@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use sha2::{Digest as _, Sha256};
 use whale_search::{Bm25, Index};
 use whale_tasks::{
-    data::{DataError, DataSet, SETS, Source, Wanted},
+    data::{DataError, DataSet, Prepared, SETS, Source, Wanted},
     task::Task,
 };
 
@@ -43,28 +43,18 @@ pub(crate) fn execute(context: &Context, arguments: &DataPull) -> CommandResult 
     fs::create_dir_all(&raw).map_err(failed)?;
     fs::create_dir_all(context.tasks()).map_err(failed)?;
     let files = gather(set, arguments, &raw)?;
-    let work = tempfile::Builder::new()
-        .prefix(".making-")
-        .tempdir_in(context.tasks())
-        .map_err(failed)?;
-    let wanted = Wanted {
-        items: arguments.items.map(|items| items as usize),
-        seed: arguments.seed,
-    };
-    let prepared = set.make(&raw, work.path(), &wanted).map_err(|error| {
-        let failure = match error {
-            DataError::Io { .. } => Failure::infrastructure(error),
-            DataError::Format { .. } => Failure::user(error),
-        };
-        failure.hint(format!("the files are in `{}`", raw.display()))
-    })?;
-    if prepared.passages > 0 {
-        let passages = work.path().join("passages.jsonl");
-        Index::build(&passages, &work.path().join("index"), Bm25::default())
-            .map_err(Failure::infrastructure)?;
+    // Always the same folder, so that an ended process leaves nothing for good.
+    let work = context.tasks().join(format!(".{}.partial", set.name));
+    if work.exists() {
+        fs::remove_dir_all(&work).map_err(failed)?;
     }
-    let task = Task::open(work.path()).map_err(tasks::failure)?;
-    fs::rename(work.path(), &place).map_err(failed)?;
+    fs::create_dir(&work).map_err(failed)?;
+    let made = make(set, arguments, &raw, &work);
+    if made.is_err() {
+        let _ = fs::remove_dir_all(&work);
+    }
+    let (prepared, task) = made?;
+    fs::rename(&work, &place).map_err(failed)?;
     let mut rows = files;
     for (name, items) in prepared.items {
         rows.push(vec![name, format!("{items} items")]);
@@ -81,6 +71,32 @@ pub(crate) fn execute(context: &Context, arguments: &DataPull) -> CommandResult 
     rows.push(vec!["task".to_owned(), format!("`{}`", place.display())]);
     printer::table(&rows);
     Ok(ExitCode::SUCCESS)
+}
+
+fn make(
+    set: &DataSet,
+    arguments: &DataPull,
+    raw: &Path,
+    work: &Path,
+) -> Result<(Prepared, Task), Failure> {
+    let wanted = Wanted {
+        items: arguments.items.map(|items| items as usize),
+        seed: arguments.seed,
+    };
+    let prepared = set.make(raw, work, &wanted).map_err(|error| {
+        let failure = match error {
+            DataError::Io { .. } => Failure::infrastructure(error),
+            DataError::Format { .. } => Failure::user(error),
+        };
+        failure.hint(format!("the files are in `{}`", raw.display()))
+    })?;
+    if prepared.passages > 0 {
+        let passages = work.join("passages.jsonl");
+        Index::build(&passages, &work.join("index"), Bm25::default())
+            .map_err(Failure::infrastructure)?;
+    }
+    let task = Task::open(work).map_err(tasks::failure)?;
+    Ok((prepared, task))
 }
 
 /// Puts the files of a data set into one folder. What is there stays.

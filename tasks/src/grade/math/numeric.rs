@@ -1,6 +1,6 @@
 //! Values with far more digits than a coincidence could have, for roots, powers and functions.
 
-use astro_float::{BigFloat, Consts, Radix, RoundingMode};
+use astro_float_num::{BigFloat, Consts, Radix, RoundingMode};
 use num_rational::BigRational;
 use num_traits::ToPrimitive as _;
 
