@@ -1,3 +1,5 @@
+//! Puzzles being played, and the rules against what is known of chess.
+
 use cozy_chess::Board;
 
 use super::*;

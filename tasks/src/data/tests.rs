@@ -1,3 +1,5 @@
+//! Data sets from small files in their formats.
+
 use std::fs;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Folders that are tasks, and folders that are not.
+
 use std::fs;
 
 use super::*;
