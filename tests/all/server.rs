@@ -421,7 +421,8 @@ fn soak_request(number: usize) -> (&'static str, Value, u16) {
         .map(|i| 3 + (i * 5 + number) % 90)
         .collect();
     let plain = json!({
-        "model": "gemma3", "prompt": prompt, "max_tokens": 4 + number % 24, "seed": number,
+        "model": "gemma3", "prompt": prompt, "max_tokens": 4 + number * 11 % 200, "seed": number,
+        "ignore_eos": true,
     });
     let completions = "/v1/completions";
     match number % 10 {
@@ -523,7 +524,7 @@ fn slow_a_soak_leaves_nothing_behind() {
             server.drained(&client).await;
         };
         // What stays allocated is filled first.
-        soak(4000).await;
+        soak(12_000).await;
         let before = server.memory();
         soak(2000).await;
         let after = server.memory();
