@@ -1,11 +1,11 @@
 //! BM25 over tantivy's postings, with parameters of one's own; tantivy's are fixed.
 
-use std::collections::HashMap;
+use std::{cmp::Ordering, collections::BinaryHeap};
 
 use serde::{Deserialize, Serialize};
 use tantivy::{
     DocAddress, DocSet as _, Searcher, Term,
-    postings::Postings as _,
+    postings::{Postings as _, SegmentPostings},
     schema::{Field, IndexRecordOption},
 };
 
@@ -24,8 +24,32 @@ impl Default for Bm25 {
     }
 }
 
-/// The `k` best documents for some terms, best first; equal ones in the order in which they were
-/// indexed.
+/// A term's passages in a segment, and how much the term counts.
+struct Cursor {
+    postings: SegmentPostings,
+    weight: f64,
+}
+
+/// A passage with its score; the worst is the greatest, to be dropped first.
+#[derive(PartialEq)]
+struct Ranked(f64, DocAddress);
+
+impl Eq for Ranked {}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.0.total_cmp(&self.0).then(self.1.cmp(&other.1))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The `k` best passages for some terms, best first; equal ones in the order in which they were
+/// indexed. Passage by passage, so that nothing grows with the index.
 pub(crate) fn best(
     searcher: &Searcher,
     field: Field,
@@ -34,47 +58,63 @@ pub(crate) fn best(
     k: usize,
 ) -> tantivy::Result<Vec<(DocAddress, f64)>> {
     let documents = searcher.num_docs() as f64;
-    let mut inverted = Vec::new();
+    let mut segments = Vec::new();
     let mut words = 0;
     for segment in searcher.segment_readers() {
         let index = segment.inverted_index(field)?;
         words += index.total_num_tokens();
-        inverted.push((index, segment.get_fieldnorms_reader(field)?));
+        segments.push((index, segment.get_fieldnorms_reader(field)?));
     }
     let average = (words as f64 / documents.max(1.0)).max(1.0);
-    let mut scores: HashMap<DocAddress, f64> = HashMap::new();
+    let mut weights = Vec::with_capacity(terms.len());
     for term in terms {
         let term = Term::from_field_text(field, term);
         let mut frequency = 0;
-        for (index, _) in &inverted {
+        for (index, _) in &segments {
             frequency += index.doc_freq(&term)?;
         }
         let frequency = f64::from(frequency);
         let rare = (1.0 + (documents - frequency + 0.5) / (frequency + 0.5)).ln();
-        for (segment, (index, lengths)) in inverted.iter().enumerate() {
-            let found = index.read_postings(&term, IndexRecordOption::WithFreqs)?;
-            let Some(mut postings) = found else {
-                continue;
-            };
-            while postings.doc() != tantivy::TERMINATED {
-                let document = postings.doc();
-                let length = f64::from(lengths.fieldnorm(document)) / average;
-                let count = f64::from(postings.term_freq());
-                let held = bm25.k1 * (1.0 - bm25.b + bm25.b * length);
-                let address = DocAddress::new(u32::try_from(segment).unwrap_or(0), document);
-                *scores.entry(address).or_default() +=
-                    rare * count * (bm25.k1 + 1.0) / (count + held);
-                postings.advance();
+        weights.push((term, rare * (bm25.k1 + 1.0)));
+    }
+    let mut best: BinaryHeap<Ranked> = BinaryHeap::with_capacity(k + 1);
+    for (segment, (index, lengths)) in segments.iter().enumerate() {
+        let segment = u32::try_from(segment).unwrap_or(u32::MAX);
+        let mut cursors = Vec::with_capacity(weights.len());
+        for (term, weight) in &weights {
+            if let Some(postings) = index.read_postings(term, IndexRecordOption::WithFreqs)? {
+                cursors.push(Cursor {
+                    postings,
+                    weight: *weight,
+                });
+            }
+        }
+        while let Some(document) = cursors.iter().map(|cursor| cursor.postings.doc()).min() {
+            if document == tantivy::TERMINATED {
+                break;
+            }
+            let length = f64::from(lengths.fieldnorm(document)) / average;
+            let held = bm25.k1 * (1.0 - bm25.b + bm25.b * length);
+            let mut score = 0.0;
+            for cursor in &mut cursors {
+                if cursor.postings.doc() == document {
+                    let count = f64::from(cursor.postings.term_freq());
+                    score += cursor.weight * count / (count + held);
+                    cursor.postings.advance();
+                }
+            }
+            let ranked = Ranked(score, DocAddress::new(segment, document));
+            if best.len() < k || best.peek().is_some_and(|worst| ranked < *worst) {
+                best.push(ranked);
+                if best.len() > k {
+                    best.pop();
+                }
             }
         }
     }
-    let mut ranked: Vec<(DocAddress, f64)> = scores.into_iter().collect();
-    let order =
-        |a: &(DocAddress, f64), b: &(DocAddress, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    if ranked.len() > k && k > 0 {
-        ranked.select_nth_unstable_by(k - 1, order);
-    }
-    ranked.truncate(k);
-    ranked.sort_by(order);
-    Ok(ranked)
+    let best = best.into_sorted_vec();
+    Ok(best
+        .into_iter()
+        .map(|Ranked(score, at)| (at, score))
+        .collect())
 }

@@ -38,17 +38,12 @@ pub(crate) fn rows() -> Result<Vec<Row>> {
     let python = setup::bm25s()?;
     let host = paths::host()?;
     let target = paths::target()?.join("debug");
-    for package in ["whale-search", "whale-tasks"] {
-        let mut build = command::cargo();
-        build.current_dir(paths::root()).args([
-            "build",
-            "--quiet",
-            "--package",
-            package,
-            "--examples",
-        ]);
-        command::run(&mut build)?;
-    }
+    // The whole workspace, so that its dependencies are built with the same features as in tests.
+    let mut build = command::cargo();
+    build
+        .current_dir(paths::root())
+        .args(["build", "--quiet", "--workspace", "--examples"]);
+    command::run(&mut build)?;
     let searchqa = task(&host, "searchqa")?;
     say("measuring the index");
     let files = [
@@ -65,7 +60,7 @@ pub(crate) fn rows() -> Result<Vec<Row>> {
     let ours = || measure(Command::new(target.join("examples/measure_search")));
     let theirs = || {
         let mut program = Command::new(&python);
-        program.arg(paths::root().join("xtask/src/bench/bm25s.py"));
+        program.arg(paths::root().join("xtask/src/bench/retrieval.py"));
         measure(program)
     };
     let (mut a, mut b) = (ours()?, theirs()?);

@@ -1,6 +1,8 @@
 //! Equality of expressions without roots and the like: as functions over a finite field, at random
 //! points. Different rational functions agree at such a point with a chance near 2^-60.
 
+use std::cell::Cell;
+
 use num_bigint::BigInt;
 use num_integer::Integer as _;
 use num_traits::ToPrimitive as _;
@@ -10,6 +12,10 @@ use super::{exact::exact, expression::Expression};
 /// Primes of 61 bits that leave 1 when divided by 4, so that −1 has a root.
 const PRIMES: [u64; 2] = [2_305_843_009_213_693_921, 2_305_843_009_213_693_693];
 const POINTS: u64 = 8;
+/// Steps of all evaluations in a field.
+const FUEL: u64 = 200_000;
+/// Steps that an exact computation counts for.
+const DEAR: u64 = 2000;
 
 /// Whether two expressions are the same function; `None` where this way can't tell.
 pub(super) fn equal(a: &Expression, b: &Expression) -> Option<bool> {
@@ -60,16 +66,28 @@ struct Field {
     prime: u64,
     /// A root of −1.
     i: u64,
+    fuel: Cell<u64>,
 }
 
 impl Field {
     fn new(prime: u64) -> Option<Self> {
-        let mut field = Self { prime, i: 0 };
+        let mut field = Self {
+            prime,
+            i: 0,
+            fuel: Cell::new(FUEL),
+        };
         let i = (2..100)
             .map(|base| field.power(base, (prime - 1) / 4))
             .find(|root| field.times(*root, *root) == prime - 1)?;
         field.i = i;
         Some(field)
+    }
+
+    /// Whether so many steps are left; they are gone then.
+    fn spend(&self, steps: u64) -> bool {
+        let left = self.fuel.get().checked_sub(steps);
+        self.fuel.set(left.unwrap_or(0));
+        left.is_some()
     }
 
     fn times(&self, a: u64, b: u64) -> u64 {
@@ -101,6 +119,9 @@ impl Field {
     /// The value at a point. Constants that no polynomial over the rationals has as a root are as
     /// good as variables.
     fn at(&self, expression: &Expression, point: u64) -> Value {
+        if !self.spend(1) {
+            return Value::Unknown;
+        }
         let value = match expression {
             Expression::Number(number) => {
                 return self.quotient(self.reduced(number.numer()), self.reduced(number.denom()));
@@ -150,6 +171,17 @@ impl Field {
                 let exponent = exponent.to_integer().mod_floor(&order);
                 self.power(base, exponent.to_u64().unwrap_or_default())
             }
+            Expression::Factorial(inner) => {
+                let n =
+                    exact(inner).and_then(|n| n.is_integer().then(|| n.to_integer().to_u64())?);
+                let Some(n) = n.filter(|n| self.spend(n.saturating_add(DEAR))) else {
+                    return Value::Unknown;
+                };
+                (1..=n).fold(1, |product, factor| {
+                    self.times(product, factor % self.prime)
+                })
+            }
+            _ if !self.spend(DEAR) => return Value::Unknown,
             other => match exact(other) {
                 Some(number) => return self.at(&Expression::Number(number), point),
                 None => return Value::Unknown,

@@ -16,8 +16,11 @@ const PRECISION: usize = 320;
 const SAME: i32 = 200;
 const ROUND: RoundingMode = RoundingMode::ToEven;
 const POINTS: u64 = 8;
-/// Steps of an evaluation.
+/// Steps of an evaluation, and those of a function or a power.
 const FUEL: usize = 4000;
+const DEAR: usize = 16;
+/// Those of an exact number.
+const DEAREST: usize = 400;
 /// Beyond this exponent of two, functions take too long.
 const LARGE: i32 = 48;
 
@@ -124,7 +127,15 @@ impl Numbers {
 
     /// The value; none where it is undefined, enormous, or not computed here.
     pub(super) fn value(&mut self, expression: &Expression) -> Option<Complex> {
-        self.fuel = self.fuel.checked_sub(1)?;
+        let cost = match expression {
+            Expression::Factorial(_) | Expression::Binomial(..) => DEAREST,
+            Expression::Function(..)
+            | Expression::Logarithm(..)
+            | Expression::Power(..)
+            | Expression::Root(..) => DEAR,
+            _ => 1,
+        };
+        self.fuel = self.fuel.checked_sub(cost)?;
         let value = match expression {
             Expression::Number(number) => self.rational(number)?,
             Expression::Symbol(name) => match name.as_str() {

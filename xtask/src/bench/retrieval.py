@@ -1,4 +1,4 @@
-"""The Python package bm25s on the same work: `bm25s.py PASSAGES QUESTIONS K`."""
+"""The Python package bm25s on the same work: `retrieval.py PASSAGES QUESTIONS K`."""
 
 import json
 import sys
