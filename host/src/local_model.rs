@@ -23,11 +23,17 @@ use whale_runtime::{
 pub(crate) struct LocalModel {
     engine: Arc<Engine>,
     adapter: Option<String>,
+    /// How it computes, where that is not the usual way: results differ in their last digits.
+    how: String,
 }
 
 impl LocalModel {
-    pub(crate) fn new(engine: Arc<Engine>, adapter: Option<String>) -> Self {
-        Self { engine, adapter }
+    pub(crate) fn new(engine: Arc<Engine>, adapter: Option<String>, how: String) -> Self {
+        Self {
+            engine,
+            adapter,
+            how,
+        }
     }
 
     fn encode(&self, prompt: &Prompt, tools: &[ContractTool]) -> Result<Vec<u32>, PortError> {
@@ -143,10 +149,11 @@ impl ChatModel for LocalModel {
             .find(|(name, _)| Some(name) == self.adapter.as_ref());
         let adapter = adapter.map(|(_, hash)| format!(", adapter {}", short(hash)));
         format!(
-            "{}, weights {}{}",
+            "{}, weights {}{}{}",
             model.name(),
             short(model.hash()),
-            adapter.unwrap_or_default()
+            adapter.unwrap_or_default(),
+            self.how
         )
     }
 

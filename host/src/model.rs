@@ -45,7 +45,12 @@ pub(crate) fn open(
             };
             let engine = Arc::new(engine(context, rest, local, config)?);
             let adapter = local.adapter_name();
-            Ok(Arc::new(LocalModel::new(engine, adapter)))
+            let device = local.device.iter().filter(|device| *device != "cpu");
+            let mut how: String = device.map(|device| format!(", on {device}")).collect();
+            if local.f32 {
+                how.push_str(", in 32 bits");
+            }
+            Ok(Arc::new(LocalModel::new(engine, adapter, how)))
         }
         _ if local.adapter.is_some() => Err(Failure::user(anyhow!(
             "`--adapter` goes with a local model, and `{text}` is none"

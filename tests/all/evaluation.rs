@@ -270,6 +270,23 @@ fn puzzles_are_played_and_graded_by_their_moves() {
     check(r#"{"replies": ["Rook to e5!"]}"#, 0.0, "malformed");
 }
 
+/// Where the starting point fails at the form, the strong harness reads the same words as moves.
+#[test]
+fn the_strong_harness_reads_moves_in_any_words() {
+    let bench = chess();
+    bench.build("chess");
+    bench.script(
+        r#"{"when": "Rxe6", "replies": [" Rxe6, of course"]}
+{"replies": [" Re5+", " Re5+ I think", " the rook"]}"#,
+    );
+    let strong = bench.eval("chess", &[]);
+    assert_eq!(strong["mean"]["mean"], 1.0, "{strong}");
+    assert_eq!(strong["diagnostics"]["harness-authored"], 0.0);
+    assert_eq!(strong["diagnostics"]["solved-in-2"], 1.0);
+    let start = bench.eval("h0-chess", &[]);
+    assert_eq!(start["mean"]["mean"], 0.0, "{start}");
+}
+
 /// A harness that finds the moves by itself gains nothing.
 #[test]
 fn a_harness_that_moves_by_itself_is_found_out() {

@@ -74,6 +74,23 @@ fn the_strong_harness_votes_and_repairs() {
     assert_eq!(result["used"]["model-calls"], 15);
 }
 
+#[test]
+fn every_domain_has_a_template_that_builds() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for domain in ["math", "searchqa", "chess"] {
+        let name = format!("my-{domain}");
+        let made = whale(folder, &["new", &name, "--domain", domain])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", support::transcript(&made));
+        let about = fs::read_to_string(folder.join(&name).join("harness.toml")).unwrap();
+        assert!(about.contains(&format!("name = \"{name}\"")), "{about}");
+        let built = whale(folder, &["build", &name]).output().unwrap();
+        assert!(built.status.success(), "{}", support::transcript(&built));
+    }
+}
+
 /// The small real model, through the sandbox: an answer, token ids in the record, and the record
 /// replays. Slow: a model of 135 million parameters on the processor.
 #[test]

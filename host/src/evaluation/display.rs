@@ -35,8 +35,7 @@ impl Display {
         quiet: bool,
     ) -> Self {
         let bar = (std::io::stderr().is_terminal() && !quiet).then(|| {
-            let style =
-                ProgressStyle::with_template("{bar:24} {pos}/{len}  {per_sec}  {msg}  {eta} left");
+            let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}");
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(all as u64).with_style(style)
         });
@@ -98,17 +97,15 @@ impl Display {
         if let Some(cost) = cost(self.price, self.read, self.written) {
             message.push_str(&format!("  {cost}"));
         }
+        let fresh = (progress.done - progress.before) as f64;
+        let rate = fresh / progress.begun.elapsed().as_secs_f64().max(1e-9);
+        let left = (progress.all - progress.done) as f64 / rate.max(1e-9);
+        let message = format!("{rate:.1}/s  {message}  {left:.0} s left");
         if let Some(bar) = &self.bar {
             bar.set_position(progress.done as u64);
             bar.set_message(message);
         } else if progress.done < progress.all {
-            let rate =
-                (progress.done - progress.before) as f64 / progress.begun.elapsed().as_secs_f64();
-            let left = (progress.all - progress.done) as f64 / rate.max(1e-9);
-            printer::error(&format!(
-                "{}/{}  {rate:.1}/s  {message}  {left:.0} s left",
-                progress.done, progress.all
-            ));
+            printer::error(&format!("{}/{}  {message}", progress.done, progress.all));
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod bm25s;
 mod cuda;
+mod environment;
 mod llama_cpp;
 mod model;
 mod openai_client;
