@@ -1,6 +1,6 @@
 //! Measures the index for `cargo xtask bench tasks`: one JSON object on stdout.
 //!
-//! `measure_search PASSAGES QUESTIONS K`: seconds of the build, milliseconds of each query, and the
+//! `measure_search PASSAGES QUESTIONS K [ENCODER]`: seconds of the build, milliseconds of each query, and the
 //! ids that each found. Questions are lines of JSON with `question`.
 
 #![allow(clippy::print_stdout, reason = "this is a program for a pipe")]
@@ -12,14 +12,15 @@ use whale_search::{Bm25, Index};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [passages, questions, k] = arguments.as_slice() else {
-        return Err("usage: measure_search PASSAGES QUESTIONS K".into());
+    let [passages, questions, k, encoder @ ..] = arguments.as_slice() else {
+        return Err("usage: measure_search PASSAGES QUESTIONS K [ENCODER]".into());
     };
+    let encoder = encoder.first().map(Path::new);
     let k = k.parse()?;
     let folder = tempfile::tempdir()?;
     let place = folder.path().join("index");
     let begin = Instant::now();
-    Index::build(Path::new(passages), &place, Bm25::default())?;
+    Index::build(Path::new(passages), &place, Bm25::default(), encoder)?;
     let build = begin.elapsed().as_secs_f64();
     let index = Index::open(&place)?;
     let questions: Vec<String> = std::fs::read_to_string(questions)?

@@ -47,6 +47,20 @@ pub enum SearchError {
         /// What is wrong.
         why: String,
     },
+    /// A folder holds no encoder.
+    #[error("`{path}` is no encoder of sentences: {why}")]
+    NoEncoder {
+        /// The folder.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// An encoder failed.
+    #[error("the encoder failed: {why}")]
+    Encoder {
+        /// How.
+        why: String,
+    },
     /// The index can't be written or read.
     #[error("the index `{path}`: {error}")]
     Index {

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tantivy::{
-    IndexReader, IndexSettings, TantivyDocument,
+    DocAddress, IndexReader, IndexSettings, TantivyDocument,
     collector::TopDocs,
     query::{Query, TermQuery},
     schema::{
@@ -28,7 +28,11 @@ use whale_runtime::{
     ports::{PortError, SearchIndex},
 };
 
-use crate::{Bm25, Passage, SearchError, passages, ranking};
+use crate::{
+    Bm25, Passage, SearchError,
+    dense::{self, Dense},
+    passages, ranking,
+};
 
 /// The file that says what an index is.
 const ABOUT: &str = "whale-index.json";
@@ -52,6 +56,7 @@ pub struct Index {
     index: tantivy::Index,
     fields: Fields,
     about: About,
+    dense: Option<Dense>,
     folder: PathBuf,
 }
 
@@ -70,6 +75,8 @@ struct About {
     format: u32,
     passages: u64,
     bm25: Bm25,
+    #[serde(default)]
+    dense: Option<dense::About>,
 }
 
 /// What was built.
@@ -109,12 +116,18 @@ fn analyzer() -> TextAnalyzer {
 }
 
 impl Index {
-    /// Builds an index from a file of passages. The folder gets its name when it is whole.
+    /// Builds an index from a file of passages. The folder gets its name when it is whole. With an
+    /// encoder's folder, passages are also found by what they are about.
     ///
     /// # Errors
     /// When the folder exists, a parameter is out of bounds, a line is no passage, an id occurs
     /// twice, or something can't be read or written.
-    pub fn build(passages: &Path, folder: &Path, bm25: Bm25) -> Result<Built, SearchError> {
+    pub fn build(
+        passages: &Path,
+        folder: &Path,
+        bm25: Bm25,
+        encoder: Option<&Path>,
+    ) -> Result<Built, SearchError> {
         for (name, value, most) in [("k1", bm25.k1, 10.0), ("b", bm25.b, 1.0)] {
             if !(0.0..=most).contains(&value) {
                 return Err(SearchError::Parameter { name, value, most });
@@ -134,7 +147,7 @@ impl Index {
             fs::remove_dir_all(&work).map_err(|error| io(&work, error))?;
         }
         fs::create_dir(&work).map_err(|error| io(&work, error))?;
-        let built = Self::write(passages, &work, bm25);
+        let built = Self::write(passages, &work, bm25, encoder);
         if built.is_err() {
             let _ = fs::remove_dir_all(&work);
         }
@@ -143,7 +156,12 @@ impl Index {
         Ok(built)
     }
 
-    fn write(passages: &Path, work: &Path, bm25: Bm25) -> Result<Built, SearchError> {
+    fn write(
+        passages: &Path,
+        work: &Path,
+        bm25: Bm25,
+        encoder: Option<&Path>,
+    ) -> Result<Built, SearchError> {
         let io = |error| SearchError::Io {
             path: work.display().to_string(),
             error,
@@ -192,10 +210,18 @@ impl Index {
             writer.merge(&segments).wait().map_err(failed)?;
         }
         writer.wait_merging_threads().map_err(failed)?;
+        let dense = match encoder {
+            Some(encoder) => {
+                let texts = texts(&index, fields).map_err(failed)?;
+                Some(Dense::build(encoder, &texts, work)?)
+            }
+            None => None,
+        };
         let about = About {
             format: FORMAT,
             passages: count as u64,
             bm25,
+            dense,
         };
         let json = serde_json::to_vec_pretty(&about).unwrap_or_default();
         fs::write(work.join(ABOUT), json).map_err(io)?;
@@ -236,7 +262,10 @@ impl Index {
         let reader = index
             .reader()
             .map_err(|error| no_index(error.to_string()))?;
+        let dense = about.dense.as_ref();
+        let dense = dense.map(|dense| Dense::open(dense, folder, about.passages));
         Ok(Self {
+            dense: dense.transpose()?,
             reader,
             index,
             fields,
@@ -259,8 +288,20 @@ impl Index {
         let searcher = self.reader.searcher();
         let terms = self.terms(text)?;
         let k = k.min(HITS) as usize;
-        let ranked = ranking::best(&searcher, self.fields.all, &terms, self.about.bm25, k);
-        let ranked = ranked.map_err(|error| self.failed(error))?;
+        let by_words = |k| {
+            let ranked = ranking::best(&searcher, self.fields.all, &terms, self.about.bm25, k);
+            ranked.map_err(|error| self.failed(error))
+        };
+        let ranked = match &self.dense {
+            None => by_words(k)?,
+            Some(dense) => {
+                let words: Vec<_> = by_words(HITS as usize)?
+                    .into_iter()
+                    .map(|hit| hit.0)
+                    .collect();
+                dense::joined(&words, &dense.nearest(text, HITS as usize)?, k)
+            }
+        };
         let mut hits = Vec::with_capacity(ranked.len());
         for (address, score) in ranked {
             let document: TantivyDocument =
@@ -354,6 +395,24 @@ impl Index {
     }
 }
 
+/// What is encoded of each passage, in the order of the documents. There is one segment.
+fn texts(index: &tantivy::Index, fields: Fields) -> tantivy::Result<Vec<String>> {
+    let searcher = index.reader()?.searcher();
+    let documents = u32::try_from(searcher.num_docs()).unwrap_or(u32::MAX);
+    let text = |document: u32| {
+        let document: TantivyDocument = searcher.doc(DocAddress::new(0, document))?;
+        let field = |field| {
+            let value = document.get_first(field);
+            value
+                .and_then(|value| value.as_str())
+                .unwrap_or_default()
+                .to_owned()
+        };
+        Ok(format!("{}\n{}", field(fields.title), field(fields.text)))
+    };
+    (0..documents).map(text).collect()
+}
+
 fn document(fields: Fields, passage: Passage) -> TantivyDocument {
     let mut document = TantivyDocument::default();
     document.add_text(fields.all, format!("{}\n{}", passage.title, passage.text));
@@ -401,6 +460,7 @@ mod tests {
             &folder.path().join("passages.jsonl"),
             &folder.path().join("index"),
             bm25,
+            None,
         );
         (folder, built)
     }
@@ -492,9 +552,44 @@ mod tests {
             &folder.path().join("passages.jsonl"),
             &folder.path().join("index"),
             Bm25::default(),
+            None,
         );
         assert!(again.is_err());
         fs::write(folder.path().join("index/meta.json"), "{}").unwrap();
         assert!(Index::open(&folder.path().join("index")).is_err());
+    }
+
+    #[test]
+    fn passages_are_also_found_by_what_they_are_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("passages.jsonl"), PASSAGES).unwrap();
+        let encoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/bert");
+        Index::build(
+            &at("passages.jsonl"),
+            &at("index"),
+            Bm25::default(),
+            Some(&encoder),
+        )
+        .unwrap();
+        let index = Index::open(&at("index")).unwrap();
+        // No word of it is in any passage, and every passage is near to some degree.
+        assert_eq!(index.find("zebra", 5).unwrap().len(), 3);
+        // What both rankings have first is first.
+        let hits = index
+            .find("The Matterhorn is a mountain of the Alps near Zermatt.", 3)
+            .unwrap();
+        assert_eq!(hits[0].id, "b");
+        // Vectors that are cut off, and another encoder, are noticed.
+        let vectors = at("index").join("vectors.f32");
+        let whole = fs::read(&vectors).unwrap();
+        fs::write(&vectors, &whole[..whole.len() - 4]).unwrap();
+        assert!(Index::open(&at("index")).is_err());
+        fs::write(&vectors, &whole).unwrap();
+        let about = fs::read_to_string(at("index").join(ABOUT)).unwrap();
+        let other = about.replace("\"sha256\": \"", "\"sha256\": \"0");
+        assert_ne!(about, other);
+        fs::write(at("index").join(ABOUT), other).unwrap();
+        assert!(Index::open(&at("index")).is_err());
     }
 }

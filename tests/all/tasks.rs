@@ -186,5 +186,16 @@ fn passages_are_indexed_and_found() {
         "index_parameter",
         &build(&["p.jsonl", "-o", "other", "--b", "2"]),
     );
+    check(
+        "index_no_encoder",
+        &build(&["p.jsonl", "-o", "other", "--encoder", "."]),
+    );
     assert!(!folder.join("other").exists());
+    // With an encoder, what shares no word is found, too.
+    let encoder = crate::support::root().join("search/fixtures/bert");
+    let encoder = encoder.to_str().unwrap();
+    let built = build(&["p.jsonl", "-o", "dense", "--encoder", encoder]);
+    assert!(built.contains("2 passages, "), "{built}");
+    let found = say(folder, &["index", "search", "dense", "zebra", "--json"]);
+    assert_eq!(found.matches("\"id\"").count(), 2, "{found}");
 }

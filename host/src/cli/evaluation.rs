@@ -89,7 +89,10 @@ pub(crate) enum IndexTask {
 /// Index a file of passages
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example: whale-host index build passages.jsonl -o wiki.idx
+Examples:
+  whale-host index build passages.jsonl -o wiki.idx
+  whale-host model pull sentence-transformers/all-MiniLM-L6-v2
+  whale-host index build passages.jsonl -o wiki.idx --encoder all-MiniLM-L6-v2
 
 A line looks like {\"id\": \"p1\", \"title\": \"Rhine\", \"text\": \"The Rhine flows …\"}, or as \
 Search-R1 has it: {\"id\": 1, \"contents\": \"\\\"Rhine\\\"\\nThe Rhine flows …\"}.")]
@@ -108,6 +111,11 @@ pub(crate) struct IndexBuild {
     /// BM25: how much a passage's length is held against it
     #[arg(long, default_value_t = 0.75)]
     pub(crate) b: f64,
+
+    /// Find passages by what they are about, too: a BERT of sentences, a folder or a name in the
+    /// cache
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) encoder: Option<String>,
 }
 
 /// Find passages

@@ -8,23 +8,32 @@ use whale_search::{Bm25, Index, SearchError};
 
 use crate::{
     cli::{IndexBuild, IndexCommand, IndexSearch, IndexTask},
+    context::Context,
     failure::{CommandResult, Failure},
-    printer,
+    model, printer,
 };
 
-pub(crate) fn execute(command: &IndexCommand) -> CommandResult {
+pub(crate) fn execute(context: &Context, command: &IndexCommand) -> CommandResult {
     match &command.task {
-        IndexTask::Build(arguments) => build(arguments),
+        IndexTask::Build(arguments) => build(context, arguments),
         IndexTask::Search(arguments) => search(arguments),
     }
 }
 
-fn build(arguments: &IndexBuild) -> CommandResult {
+fn build(context: &Context, arguments: &IndexBuild) -> CommandResult {
+    let encoder = arguments.encoder.as_deref();
+    let encoder = encoder.map(|name| model::path(context, name)).transpose()?;
     let bm25 = Bm25 {
         k1: arguments.k1,
         b: arguments.b,
     };
-    let built = Index::build(&arguments.passages, &arguments.output, bm25).map_err(|error| {
+    let built = Index::build(
+        &arguments.passages,
+        &arguments.output,
+        bm25,
+        encoder.as_deref(),
+    )
+    .map_err(|error| {
         let hint = match &error {
             SearchError::Line { .. } => {
                 Some("a passage looks like {\"id\": \"p1\", \"title\": \"Rhine\", \"text\": \"…\"}")

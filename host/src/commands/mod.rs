@@ -37,7 +37,7 @@ pub(crate) fn execute(cli: Cli) -> CommandResult {
         Command::Grade(arguments) => grade::execute(&context?, &arguments),
         Command::Data(arguments) => data::execute(&context?, &arguments),
         Command::Task(arguments) => task::execute(&context?, &arguments),
-        Command::Index(arguments) => index::execute(&arguments),
+        Command::Index(arguments) => index::execute(&context?, &arguments),
         Command::Model(arguments) => model::execute(&context?, &arguments),
         Command::Chat(arguments) => chat::execute(&context?, &arguments),
         Command::Serve(arguments) => serve::execute(&context?, &arguments),

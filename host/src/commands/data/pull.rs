@@ -92,7 +92,7 @@ fn make(
     })?;
     if prepared.passages > 0 {
         let passages = work.join("passages.jsonl");
-        Index::build(&passages, &work.join("index"), Bm25::default())
+        Index::build(&passages, &work.join("index"), Bm25::default(), None)
             .map_err(Failure::infrastructure)?;
     }
     let task = Task::open(work).map_err(tasks::failure)?;
