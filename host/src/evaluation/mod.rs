@@ -252,6 +252,10 @@ pub(crate) fn failure(error: EvaluateError) -> Failure {
         EvaluateError::NoJournal { .. } => {
             Failure::user(error).hint("name another file with `--out`")
         }
+        // A folder that is not there is the user's to make.
+        EvaluateError::Io { error: io, .. } if io.kind() == std::io::ErrorKind::NotFound => {
+            Failure::user(error)
+        }
         EvaluateError::Prompt { .. } | EvaluateError::NoReference { .. } => Failure::user(error),
         _ => Failure::infrastructure(error),
     }

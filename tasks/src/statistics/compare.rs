@@ -135,22 +135,17 @@ fn bootstrap(pairs: &[Pair], confidence: f64, seed: u64) -> (Interval, f64) {
     let clusters: Vec<(f64, f64)> = sums.into_values().collect();
     let (mean, error) = mean_and_error(clusters.iter().copied());
     if clusters.len() < 2 || error == 0.0 {
-        // Nothing varies, so nothing can be said but the mean itself.
-        let p = if mean == 0.0 || clusters.len() < 2 {
+        // Nothing varied. At this confidence, no more than this share of clusters is otherwise.
+        let number = clusters.len() as f64;
+        let other = 1.0 - (1.0 - confidence).powf(1.0 / number);
+        let interval = Interval {
+            low: mean - other * (mean + 1.0),
+            high: mean + other * (1.0 - mean),
+        };
+        let p = if mean == 0.0 {
             1.0
         } else {
-            0.5f64.powi(i32::try_from(clusters.len() - 1).unwrap_or(i32::MAX))
-        };
-        let interval = if clusters.len() < 2 {
-            Interval {
-                low: -1.0,
-                high: 1.0,
-            }
-        } else {
-            Interval {
-                low: mean,
-                high: mean,
-            }
+            0.5f64.powf(number - 1.0)
         };
         return (interval, p);
     }

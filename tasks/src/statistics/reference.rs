@@ -90,3 +90,26 @@ fn items_for_a_difference() {
         assert!(detectable(found - 1, 1.0, alpha, power) > effect);
     }
 }
+
+/// Where nothing varied, the interval is that of a share that was never seen (Clopper and Pearson).
+#[test]
+fn no_variation_is_no_certainty() {
+    let pairs = |b: f64, clusters: usize| -> Vec<Pair> {
+        let pair = |i: usize| Pair {
+            cluster: i.to_string(),
+            a: 0.0,
+            b,
+        };
+        (0..clusters).map(pair).collect()
+    };
+    let same = compare(&pairs(0.0, 59), 0.95, 1).unwrap();
+    near(same.p, 1.0);
+    assert!((same.interval.high - 0.0495).abs() < 1e-3, "{same:?}");
+    near(same.interval.low, -same.interval.high);
+    let better = compare(&pairs(1.0, 59), 0.95, 1).unwrap();
+    near(better.interval.high, 1.0);
+    assert!((better.interval.low - 0.901).abs() < 1e-3, "{better:?}");
+    assert!(better.p < 1e-9);
+    let one = compare(&pairs(1.0, 1), 0.95, 1).unwrap();
+    near(one.p, 1.0);
+}
