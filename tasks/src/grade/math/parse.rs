@@ -30,7 +30,9 @@ const FUNCTIONS: [(&str, Function); 19] = [
 ];
 
 /// Nested this deep, a text is no answer.
-const DEPTH: usize = 60;
+const DEPTH: usize = 240;
+/// Factorials of factorials.
+const FACTORIALS: usize = 4;
 
 impl Expression {
     /// Parses all of a text.
@@ -74,66 +76,85 @@ impl Parser<'_> {
         true
     }
 
-    fn sum(&mut self) -> Option<Expression> {
+    /// Goes one deeper, if that is not too deep. Everything that calls itself goes through here, and
+    /// what is read is no deeper than that: what works on expressions calls itself, too.
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         self.depth += 1;
         if self.depth > DEPTH {
             return None;
         }
-        let mut terms = vec![self.signed_term()?];
-        loop {
-            match self.peek() {
-                Some('+' | '-') => terms.push(self.signed_term()?),
-                Some('\\') if self.rest.starts_with("\\pm") || self.rest.starts_with("\\mp") => {
-                    terms.push(self.signed_term()?);
-                }
-                _ => break,
-            }
-        }
+        let found = read(self);
         self.depth -= 1;
-        Some(if terms.len() == 1 {
-            terms.swap_remove(0)
-        } else {
-            Expression::Sum(terms)
+        found
+    }
+
+    fn sum(&mut self) -> Option<Expression> {
+        self.deeper(|parser| {
+            let mut terms = vec![parser.signed_term()?];
+            loop {
+                match parser.peek() {
+                    Some('+' | '-') => terms.push(parser.signed_term()?),
+                    Some('\\')
+                        if parser.rest.starts_with("\\pm") || parser.rest.starts_with("\\mp") =>
+                    {
+                        terms.push(parser.signed_term()?);
+                    }
+                    _ => break,
+                }
+            }
+            Some(if terms.len() == 1 {
+                terms.swap_remove(0)
+            } else {
+                Expression::Sum(terms)
+            })
         })
     }
 
     fn signed_term(&mut self) -> Option<Expression> {
-        if self.take("+") {
-            return self.signed_term();
-        }
-        if self.take("-") {
-            return Some(self.signed_term()?.negated());
-        }
-        if self.take("\\pm") {
-            return Some(Expression::Either(true, Box::new(self.signed_term()?)));
-        }
-        if self.take("\\mp") {
-            return Some(Expression::Either(false, Box::new(self.signed_term()?)));
-        }
-        self.term()
+        self.deeper(|parser| {
+            if parser.take("+") {
+                return parser.signed_term();
+            }
+            if parser.take("-") {
+                return Some(parser.signed_term()?.negated());
+            }
+            if parser.take("\\pm") {
+                return Some(Expression::Either(true, Box::new(parser.signed_term()?)));
+            }
+            if parser.take("\\mp") {
+                return Some(Expression::Either(false, Box::new(parser.signed_term()?)));
+            }
+            parser.term()
+        })
     }
 
+    /// Factors above and below the line: `a/b/c` is `a` over `b c`, so that a long row is not deep.
     fn term(&mut self) -> Option<Expression> {
-        let mut factors = vec![self.power()?];
+        let mut above = vec![self.power()?];
+        let mut below = Vec::new();
         loop {
             if self.take("*") {
-                factors.push(self.signed_power()?);
+                above.push(self.signed_power()?);
             } else if self.take("/") {
-                let below = self.signed_power()?;
-                let above = product(factors);
-                factors = vec![Expression::Quotient(Box::new(above), Box::new(below))];
+                below.push(self.signed_power()?);
             } else if self.begins_factor() {
                 let factor = self.power()?;
                 // A whole number and a proper fraction behind it are a mixed number.
-                if let Some(mixed) = mixed(&factors, &factor) {
-                    factors = vec![mixed];
+                if let Some(mixed) = mixed(&above, &factor).filter(|_| below.is_empty()) {
+                    above = vec![mixed];
                 } else {
-                    factors.push(factor);
+                    above.push(factor);
                 }
             } else {
-                return Some(product(factors));
+                break;
             }
         }
+        let above = product(above);
+        Some(if below.is_empty() {
+            above
+        } else {
+            Expression::Quotient(Box::new(above), Box::new(product(below)))
+        })
     }
 
     fn begins_factor(&mut self) -> bool {
@@ -148,39 +169,45 @@ impl Parser<'_> {
     }
 
     fn signed_power(&mut self) -> Option<Expression> {
-        if self.take("-") {
-            return Some(self.signed_power()?.negated());
-        }
-        self.take("+");
-        self.power()
+        self.deeper(|parser| {
+            if parser.take("-") {
+                return Some(parser.signed_power()?.negated());
+            }
+            parser.take("+");
+            parser.power()
+        })
     }
 
     fn power(&mut self) -> Option<Expression> {
-        let base = self.postfix()?;
-        self.raised(base)
+        self.deeper(|parser| {
+            let base = parser.postfix()?;
+            parser.raised(base)
+        })
     }
 
     fn raised(&mut self, base: Expression) -> Option<Expression> {
-        if self.take("^") || self.take("**") {
-            self.depth += 1;
-            if self.depth > DEPTH {
-                return None;
-            }
-            let exponent = if self.take("-") {
-                self.argument()?.negated()
-            } else {
-                self.argument()?
-            };
-            let exponent = self.raised(exponent)?;
-            self.depth -= 1;
-            return Some(Expression::Power(Box::new(base), Box::new(exponent)));
+        if !self.take("^") && !self.take("**") {
+            return Some(base);
         }
-        Some(base)
+        self.deeper(|parser| {
+            let exponent = if parser.take("-") {
+                parser.argument()?.negated()
+            } else {
+                parser.argument()?
+            };
+            let exponent = parser.raised(exponent)?;
+            Some(Expression::Power(Box::new(base), Box::new(exponent)))
+        })
     }
 
     fn postfix(&mut self) -> Option<Expression> {
         let mut inner = self.primary()?;
+        let mut factorials = 0;
         while self.take("!") {
+            factorials += 1;
+            if factorials > FACTORIALS {
+                return None;
+            }
             inner = Expression::Factorial(Box::new(inner));
         }
         Some(inner)
@@ -218,16 +245,16 @@ impl Parser<'_> {
     }
 
     fn primary(&mut self) -> Option<Expression> {
-        match self.peek()? {
-            '(' => self.group('(', ')'),
-            '{' => self.group('{', '}'),
-            '[' => self.group('[', ']'),
-            '|' => Some(Expression::Absolute(Box::new(self.group('|', '|')?))),
-            '\\' => self.command(),
-            c if c.is_ascii_digit() || c == '.' => self.number(),
-            c if c.is_ascii_alphabetic() => self.word(),
+        self.deeper(|parser| match parser.peek()? {
+            '(' => parser.group('(', ')'),
+            '{' => parser.group('{', '}'),
+            '[' => parser.group('[', ']'),
+            '|' => Some(Expression::Absolute(Box::new(parser.group('|', '|')?))),
+            '\\' => parser.command(),
+            c if c.is_ascii_digit() || c == '.' => parser.number(),
+            c if c.is_ascii_alphabetic() => parser.word(),
             _ => None,
-        }
+        })
     }
 
     fn number(&mut self) -> Option<Expression> {

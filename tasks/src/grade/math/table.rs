@@ -57,10 +57,31 @@ fn large_answers_are_refused_at_once() {
         "\\sin(10^{1000})".to_owned(),
         "1,".repeat(2000),
         "(".repeat(4000),
+        "5".to_owned() + &"!".repeat(4000),
+        "-".repeat(4000) + "x",
+        "+".repeat(4000) + "1",
+        "1*".to_owned() + &"-".repeat(4000) + "x",
+        "\\pm".repeat(1300) + " 1",
+        "1".to_owned() + &"/2".repeat(2000),
+        "sin ".repeat(1000) + "x",
+        "\\sqrt".repeat(700) + " 2",
+        "\\frac1".repeat(600) + "2",
+        "|".repeat(4000),
+        "2^".repeat(1500) + "2",
+        "x_".repeat(1500),
+        "1\\cup".repeat(600),
+        "a=".repeat(1500) + "1",
+        "1<".repeat(1500) + "2",
+        "\\begin{pmatrix}".repeat(200),
         "\u{1}".repeat(4000),
     ] {
         let begin = std::time::Instant::now();
-        let verdict = grader.grade(&answer, "\\sqrt{2}");
+        // As small a stack as any thread has.
+        let graded = std::thread::Builder::new().stack_size(1 << 20).spawn({
+            let (grader, answer) = (grader.clone(), answer.clone());
+            move || grader.grade(&answer, "\\sqrt{2}")
+        });
+        let verdict = graded.unwrap().join().unwrap();
         assert!(!verdict.is_right());
         // Hours, if a step were not bounded.
         assert!(
@@ -75,6 +96,12 @@ proptest! {
     #[test]
     fn nothing_that_a_model_writes_panics(answer in "[0-9a-z\\\\{}()\\[\\],.^_=<>+*/!|$% -]{0,60}") {
         let _ = MathGrader::default().grade(&answer, "\\frac{1}{2}");
+    }
+
+    #[test]
+    fn nothing_in_any_script_panics(answer in "(\\PC|[0-9a-z\\\\{}()\\[\\],.^_=<>%-]|cm\\^2|½|°|\\\\text){0,40}") {
+        let _ = MathGrader::default().grade(&answer, &answer.replace('1', "2"));
+        let _ = crate::grade::f1(&answer, "a b");
     }
 
     #[test]

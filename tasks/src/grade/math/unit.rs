@@ -89,8 +89,8 @@ pub(super) fn split(text: &str) -> (&str, Option<String>) {
     if text[..at].ends_with("^2") || text[..at].ends_with("^3") {
         let before = &text[..at - 2];
         let start = before
-            .rfind(|c: char| !c.is_ascii_alphabetic())
-            .map_or(0, |p| p + 1);
+            .trim_end_matches(|c: char| c.is_ascii_alphabetic())
+            .len();
         if start > 0 && is_known(&text[start..at]) {
             return (&text[..start], Some(one_spelling(&text[start..])));
         }
