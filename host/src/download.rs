@@ -53,6 +53,7 @@ impl Transfers {
             .with_context(|| format!("`{address}` can't be reached"))?;
         match response.status().as_u16() {
             200..=299 => Ok(response),
+            416 if from.is_some() => Ok(response),
             401 | 403 => bail!(
                 "you may not have `{address}`: is `HF_TOKEN` set, and was the licence accepted?"
             ),
@@ -77,6 +78,10 @@ impl Transfers {
             begun
         };
         let mut response = self.get(address, (begun > 0).then_some(begun)).await?;
+        if begun > 0 && response.status().as_u16() == 416 {
+            // All of it was here, or it has become shorter.
+            response = self.get(address, None).await?;
+        }
         let goes_on = response.status().as_u16() == 206;
         let mut options = fs::OpenOptions::new();
         options

@@ -165,6 +165,14 @@ fn a_killed_evaluation_goes_on_and_comes_to_the_same() {
         said.contains("holds the results of another evaluation: its model is"),
         "{said}"
     );
+    // And another reference under the same name is another item.
+    let items = bench.path().join("task/items.jsonl");
+    let text = fs::read_to_string(&items).unwrap();
+    fs::write(&items, text.replace("\"11\"", "\"12\"")).unwrap();
+    let other = bench.command(&arguments).args(more).output().unwrap();
+    assert_eq!(other.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(said.contains("its content is"), "{said}");
 }
 
 #[test]

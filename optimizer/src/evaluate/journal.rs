@@ -30,6 +30,8 @@ pub struct Header {
     pub task: String,
     /// The digest of its splits.
     pub splits: String,
+    /// The digest of its settings and items.
+    pub content: String,
     /// Which split.
     pub split: Split,
     /// How many of its items.

@@ -81,6 +81,7 @@ impl Evaluation<'_> {
             format: journal::FORMAT,
             task: self.task.settings.name.clone(),
             splits: self.task.digest.clone(),
+            content: self.task.content.clone(),
             split,
             items: items.len(),
             grader: self.task.settings.grader.clone(),

@@ -55,6 +55,8 @@ pub struct Task {
     pub references: References,
     /// Of the splits: it changes when any item changes its split.
     pub digest: String,
+    /// Of the settings and the items' files: it changes when any prompt or reference does.
+    pub content: String,
     splits: BTreeMap<Split, Vec<Item>>,
 }
 
@@ -90,6 +92,7 @@ impl Task {
             folder: folder.to_owned(),
             references: References::default(),
             digest: String::new(),
+            content: content(folder, &settings)?,
             splits: BTreeMap::new(),
             settings,
         };
@@ -207,6 +210,21 @@ fn load(folder: &Path, settings: &Settings) -> Result<Vec<Loaded>, TaskError> {
         });
     }
     Ok(loaded)
+}
+
+fn content(folder: &Path, settings: &Settings) -> Result<String, TaskError> {
+    let mut hasher = Sha256::new();
+    hasher.update(serde_json::to_vec(settings).unwrap_or_default());
+    for name in &settings.items {
+        let path = folder.join(name);
+        std::fs::File::open(&path)
+            .and_then(|mut file| std::io::copy(&mut file, &mut hasher))
+            .map_err(|error| TaskError::Io {
+                path: path.display().to_string(),
+                error,
+            })?;
+    }
+    Ok(format!("{:x}", hasher.finalize()))
 }
 
 fn digest(splits: &BTreeMap<Split, Vec<Item>>) -> String {
