@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::environment;
 
-/// The package (MIT), what it stems with, and what makes it fast.
+/// The package (MIT), what it stems with, and what some of its back ends need.
 const PACKAGES: [&str; 3] = ["bm25s==0.3.16", "PyStemmer", "numba"];
 
 /// A Python that has it.
