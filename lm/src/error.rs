@@ -97,6 +97,20 @@ pub enum LmError {
     /// No adapter of that name is loaded.
     #[error("no adapter `{0}` is loaded")]
     NoAdapter(String),
+    /// No matrix has the name of a target of training.
+    #[error("no matrix is named `{target}`; the model has `{known}`")]
+    Target {
+        /// The name.
+        target: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// A variable was not reached on the way back.
+    #[error("`{name}` has no gradient: it takes no part in the result")]
+    NoGradient {
+        /// The variable.
+        name: String,
+    },
     /// The engine has as many requests waiting as it takes.
     #[error("{waiting} requests wait already; the limit is {limit}")]
     Busy {

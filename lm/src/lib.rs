@@ -15,6 +15,8 @@ mod error;
 mod kernels;
 mod learn;
 mod model;
+mod ops;
+mod random;
 mod simd;
 mod text;
 mod weights;
@@ -26,6 +28,6 @@ pub use engine::{
     SampledToken, Sampling, Scored, Sink, Stats, Ticket, Work,
 };
 pub use error::LmError;
-pub use learn::{Learner, Supervised};
+pub use learn::{Gradients, Learner, Lora, Pass, Supervised, Trained};
 pub use model::{Compute, Description, Model};
 pub use text::{ChatMessage, Tool, ToolCall, parse_tool_calls};

@@ -65,6 +65,7 @@ impl Compute {
             Self::Candle(device, dtype) => Backend::Candle {
                 device: device.clone(),
                 dtype: *dtype,
+                frozen: false,
             },
         }
     }

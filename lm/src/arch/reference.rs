@@ -22,6 +22,7 @@ fn candle() -> Backend {
     Backend::Candle {
         device: Device::Cpu,
         dtype: DType::F32,
+        frozen: false,
     }
 }
 

@@ -3,6 +3,8 @@
 //! Sources: Vaswani et al. (2017); grouped queries: Ainslie et al. (2023); a paged memory: Kwon et
 //! al. (2023).
 
+use std::sync::Arc;
+
 use candle_core::{D, DType, Device, Tensor};
 
 use super::{Backend, Linear, Loader, Needs, Norm, Pass, memory::Kept, pass::Turns, view};
@@ -13,6 +15,7 @@ use crate::{
         attention::{Form, PAGE, Segment},
         rows::rms_norm_in_place,
     },
+    ops,
 };
 
 /// One attention.
@@ -85,10 +88,38 @@ impl Attention {
         let mixed = if self.kernels {
             let mixed = view::with(&all, |all| self.by_kernels(all, layer, pass))??;
             view::rows(mixed, self.form.heads * self.form.dim)?
+        } else if pass.memory.is_none() && !self.form.gated && ops::take(&all) {
+            self.with_gradient(&all, pass)?
         } else {
             self.by_candle(&all, layer, pass)?
         };
         self.output.forward(&mixed, pass)
+    }
+
+    /// As one operation, within the batch.
+    fn with_gradient(&self, all: &Tensor, pass: &Pass<'_>) -> Result<Tensor, LmError> {
+        let attend = ops::attention::Attend {
+            form: self.kernel_form(),
+            key_heads: self.form.key_heads,
+            dim: self.form.dim,
+            turns: Arc::clone(&pass.turns[self.form.rotary]),
+            sequences: pass
+                .segments
+                .iter()
+                .map(|segment| segment.rows.clone())
+                .collect(),
+        };
+        let norms = self.norms.as_ref();
+        let norms = norms.and_then(|(queries, keys)| {
+            Some((
+                (queries.tensor()?, queries.epsilon),
+                (keys.tensor()?, keys.epsilon),
+            ))
+        });
+        Ok(match norms {
+            None => ops::attention::attend(all, attend)?,
+            Some((queries, keys)) => ops::attention::attend_normed(all, attend, [queries, keys])?,
+        })
     }
 
     fn kernel_form(&self) -> Form {

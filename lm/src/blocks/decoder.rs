@@ -1,9 +1,12 @@
 //! A stack of layers between an embedding and its logits.
 
+use std::sync::Arc;
+
 use candle_core::Tensor;
 
 use super::{
-    Attention, Backend, DeltaNet, Embedding, Memory, Mlp, Needs, Norm, Pass, Rotary, Span, view,
+    Attention, Backend, DeltaNet, Embedding, Memory, Mlp, Needs, Norm, Pass, Rotary, Span, Table,
+    view,
 };
 use crate::LmError;
 
@@ -54,7 +57,12 @@ impl Mixer {
 }
 
 impl Layer {
-    fn forward(&self, x: Tensor, layer: usize, pass: &mut Pass<'_>) -> Result<Tensor, LmError> {
+    pub(crate) fn forward(
+        &self,
+        x: Tensor,
+        layer: usize,
+        pass: &mut Pass<'_>,
+    ) -> Result<Tensor, LmError> {
         let mixed = self
             .mixer
             .forward(&self.before_mixer.forward(&x)?, layer, pass)?;
@@ -113,6 +121,20 @@ impl Decoder {
         spans: &[Span],
         memory: Option<&mut Memory>,
     ) -> Result<Tensor, LmError> {
+        let mut pass = self.pass(spans, memory)?;
+        let mut x = self.embed(spans)?;
+        for (index, layer) in self.layers.iter().enumerate() {
+            x = layer.forward(x, index, &mut pass)?;
+        }
+        self.finish(&x, spans, &pass)
+    }
+
+    /// A batch, with what turns its rows.
+    pub(crate) fn pass<'a>(
+        &self,
+        spans: &[Span],
+        memory: Option<&'a mut Memory>,
+    ) -> Result<Pass<'a>, LmError> {
         let mut pass = Pass::new(spans, memory)?;
         let device = match &self.backend {
             Backend::Kernels { .. } => None,
@@ -121,17 +143,28 @@ impl Decoder {
         pass.turns = self
             .rotaries
             .iter()
-            .map(|rotary| rotary.turns(&pass.positions, device))
+            .map(|rotary| rotary.turns(&pass.positions, device).map(Arc::new))
             .collect::<Result<_, _>>()?;
+        Ok(pass)
+    }
+
+    /// The rows before the first layer.
+    pub(crate) fn embed(&self, spans: &[Span]) -> Result<Tensor, LmError> {
         let tokens: Vec<u32> = spans
             .iter()
             .flat_map(|span| &span.tokens)
             .copied()
             .collect();
-        let mut x = self.embedding.rows(&tokens, self.embedding_scale)?;
-        for (index, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(x, index, &mut pass)?;
-        }
+        self.embedding.rows(&tokens, self.embedding_scale)
+    }
+
+    /// From the rows behind the last layer to those before the logits of wanted tokens.
+    pub(crate) fn finish(
+        &self,
+        x: &Tensor,
+        spans: &[Span],
+        pass: &Pass<'_>,
+    ) -> Result<Tensor, LmError> {
         let wanted: Vec<u32> = pass
             .segments
             .iter()
@@ -139,10 +172,11 @@ impl Decoder {
             .flat_map(|(segment, span)| span.wanted.iter().map(|row| segment.rows.start + row))
             .map(|row| u32::try_from(row).unwrap_or(u32::MAX))
             .collect();
-        if wanted.len() != tokens.len() {
-            x = x.index_select(&Tensor::new(wanted, x.device())?, 0)?;
+        if wanted.len() == pass.positions.len() {
+            return self.norm.forward(x);
         }
-        self.norm.forward(&x)
+        self.norm
+            .forward(&x.index_select(&Tensor::new(wanted, x.device())?, 0)?)
     }
 
     /// The logits of rows that [`Self::hidden`] gave: `[rows, vocabulary]`.
@@ -150,9 +184,9 @@ impl Decoder {
         self.head.as_ref().unwrap_or(&self.embedding).logits(hidden)
     }
 
-    /// The table of logits, where candle computes.
-    pub(crate) fn table(&self) -> Option<&Tensor> {
-        self.head.as_ref().unwrap_or(&self.embedding).tensor()
+    /// The table of logits.
+    pub(crate) fn table(&self) -> &Table {
+        self.head.as_ref().unwrap_or(&self.embedding).table()
     }
 
     /// The bytes of all matrices.

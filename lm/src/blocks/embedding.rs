@@ -1,9 +1,11 @@
 //! From token ids to rows, and from rows to logits.
 
+use std::sync::Arc;
+
 use candle_core::Tensor;
 
 use super::{Backend, Loader, view};
-use crate::{LmError, kernels::linear::Packed};
+use crate::{LmError, kernels::linear::Packed, ops::product::Frozen};
 
 /// A table with a row for each token.
 pub(crate) struct Embedding {
@@ -13,9 +15,12 @@ pub(crate) struct Embedding {
     vocabulary: usize,
 }
 
-enum Table {
+/// The numbers of a table.
+pub(crate) enum Table {
     Packed(Packed),
     Tensor(Tensor),
+    /// Not trained, in training.
+    Frozen(Arc<Frozen>),
 }
 
 impl Embedding {
@@ -30,7 +35,14 @@ impl Embedding {
             Backend::Kernels { widen } => {
                 Table::Packed(loader.checkpoint.packed(&name, vocabulary, width, *widen)?)
             }
-            Backend::Candle { device, dtype } => Table::Tensor(loader.checkpoint.tensor(
+            backend if backend.packs_frozen() => {
+                let numbers = loader
+                    .checkpoint
+                    .read(&name, &[vocabulary, width])?
+                    .values()?;
+                Table::Frozen(Arc::new(Frozen::new(&numbers, vocabulary, width)))
+            }
+            Backend::Candle { device, dtype, .. } => Table::Tensor(loader.checkpoint.tensor(
                 &name,
                 &[vocabulary, width],
                 *dtype,
@@ -53,6 +65,7 @@ impl Embedding {
         match &self.table {
             Table::Packed(table) => table.bytes(),
             Table::Tensor(table) => table.elem_count() * table.dtype().size_in_bytes(),
+            Table::Frozen(table) => table.bytes(),
         }
     }
 
@@ -67,17 +80,19 @@ impl Embedding {
                 vocabulary: self.vocabulary,
             });
         }
-        match &self.table {
-            Table::Packed(table) => {
-                let mut rows: Vec<f32> = Vec::with_capacity(tokens.len() * self.width);
-                for token in tokens {
-                    rows.extend(table.row(*token as usize));
-                }
-                if (scale - 1.0).abs() > 0.0 {
-                    rows.iter_mut().for_each(|x| *x *= scale as f32);
-                }
-                view::rows(rows, self.width)
+        let copied = |row: &dyn Fn(usize) -> Vec<f32>| {
+            let mut rows: Vec<f32> = Vec::with_capacity(tokens.len() * self.width);
+            for token in tokens {
+                rows.extend(row(*token as usize));
             }
+            if (scale - 1.0).abs() > 0.0 {
+                rows.iter_mut().for_each(|x| *x *= scale as f32);
+            }
+            view::rows(rows, self.width)
+        };
+        match &self.table {
+            Table::Packed(table) => copied(&|token| table.row(token)),
+            Table::Frozen(table) => copied(&|token| table.row(token)),
             Table::Tensor(table) => {
                 let tokens = Tensor::new(tokens, table.device())?;
                 let rows = table.index_select(&tokens, 0)?;
@@ -95,15 +110,13 @@ impl Embedding {
         match &self.table {
             Table::Packed(table) => view::rows(view::with(x, |x| table.apply(x))?, self.vocabulary),
             Table::Tensor(table) => Ok(x.matmul(&table.t()?)?),
+            Table::Frozen(table) => view::rows(view::with(x, |x| table.apply(x))?, self.vocabulary),
         }
     }
 
-    /// The table, where candle computes.
-    pub(crate) fn tensor(&self) -> Option<&Tensor> {
-        match &self.table {
-            Table::Packed(_) => None,
-            Table::Tensor(table) => Some(table),
-        }
+    /// The table.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
     }
 
     /// Every tensor that can be trained, by name.

@@ -1,9 +1,18 @@
 //! Matrices that read the same rows, each with its adapter.
 
+use std::{ops::Range, sync::Arc};
+
 use candle_core::Tensor;
 
 use super::{Backend, Loader, Pass, view};
-use crate::{LmError, kernels::linear::Packed};
+use crate::{
+    LmError,
+    kernels::linear::Packed,
+    ops::{
+        self,
+        product::{Change, Frozen},
+    },
+};
 
 /// One matrix, or several that read the same rows and whose outputs lie side by side.
 pub(crate) struct Linear {
@@ -33,6 +42,8 @@ enum Weight {
     /// All parts in one where their formats allow, else each.
     Packed(Vec<Packed>),
     Tensors(Vec<Tensor>),
+    /// All parts in one, not trained, in training.
+    Frozen(Arc<Frozen>),
 }
 
 impl Linear {
@@ -55,7 +66,19 @@ impl Linear {
                 };
                 Weight::Packed(stacked.map_or(each, |stacked| vec![stacked]))
             }
-            Backend::Candle { device, dtype } => {
+            backend if backend.packs_frozen() => {
+                let mut numbers = Vec::new();
+                for (part, outputs) in parts {
+                    numbers.extend(
+                        checkpoint
+                            .read(&name(part), &[*outputs, inputs])?
+                            .values()?,
+                    );
+                }
+                let outputs = numbers.len() / inputs.max(1);
+                Weight::Frozen(Arc::new(Frozen::new(&numbers, outputs, inputs)))
+            }
+            Backend::Candle { device, dtype, .. } => {
                 let tensors = parts.iter().map(|(part, outputs)| {
                     checkpoint.tensor(&name(part), &[*outputs, inputs], *dtype, device)
                 });
@@ -95,7 +118,7 @@ impl Linear {
                 let filled = parts.flat_map(|(b, part)| b.unwrap_or(vec![0.0; part.outputs]));
                 Bias::Numbers(filled.collect())
             }
-            Backend::Candle { device, dtype } => {
+            Backend::Candle { device, dtype, .. } => {
                 let tensor = |b: Vec<f32>| Tensor::new(b, device)?.to_dtype(*dtype);
                 Bias::Tensors(
                     each.into_iter()
@@ -120,6 +143,7 @@ impl Linear {
                 .iter()
                 .map(|t| t.elem_count() * t.dtype().size_in_bytes())
                 .sum(),
+            Weight::Frozen(all) => all.bytes(),
         }
     }
 
@@ -131,7 +155,78 @@ impl Linear {
                 view::rows(out, self.outputs())
             }
             Weight::Tensors(each) => self.tensors(each, x, pass),
+            Weight::Frozen(all) => self.frozen(all, x, pass),
         }
+    }
+
+    /// With gradients of the rows and of an adapter that is on all of them.
+    fn frozen(&self, all: &Arc<Frozen>, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor, LmError> {
+        let adapted = pass.adapted();
+        let out = match adapted.as_slice() {
+            [] => ops::product::product(x, all)?,
+            [(rows, adapter)] if rows.len() == x.dim(0)? => {
+                let changes: Vec<_> = self
+                    .parts
+                    .iter()
+                    .map(|part| adapter.module(&part.name))
+                    .collect();
+                let Some(first) = changes.iter().flatten().next() else {
+                    return self.biased(ops::product::product(x, all)?);
+                };
+                let rank = first.a.dim(0)?;
+                let change = Change {
+                    outputs: self.ranges(),
+                    scale: first.scale,
+                    dropout: pass.dropout.map(|dropout| dropout.of(&self.parts[0].name)),
+                };
+                let (mut a, mut b) = (Vec::new(), Vec::new());
+                for (part, lora) in self.parts.iter().zip(changes) {
+                    let (of_a, of_b) = match lora {
+                        Some(lora) => (lora.a.clone(), lora.b.clone()),
+                        None => (
+                            Tensor::zeros((rank, part.inputs), x.dtype(), x.device())?,
+                            Tensor::zeros((part.outputs, rank), x.dtype(), x.device())?,
+                        ),
+                    };
+                    a.push(of_a);
+                    b.push(of_b);
+                }
+                let (a, b) = (Tensor::cat(&a, 0)?, Tensor::cat(&b, 0)?);
+                ops::product::changed_product(x, &a, &b, all, change)?
+            }
+            _ => {
+                return Err(LmError::Internal(
+                    "training takes one adapter for all sequences",
+                ));
+            }
+        };
+        self.biased(out)
+    }
+
+    /// Which outputs each part has.
+    fn ranges(&self) -> Vec<Range<usize>> {
+        let mut end = 0;
+        let range = |part: &Part| {
+            let start = end;
+            end += part.outputs;
+            start..end
+        };
+        self.parts.iter().map(range).collect()
+    }
+
+    fn biased(&self, mut out: Tensor) -> Result<Tensor, LmError> {
+        if let Bias::Tensors(biases) = &self.bias {
+            let of_parts = biases
+                .iter()
+                .zip(&self.parts)
+                .map(|(bias, part)| match bias {
+                    Some(bias) => Ok(bias.clone()),
+                    None => Tensor::zeros(part.outputs, out.dtype(), out.device()),
+                });
+            let all = Tensor::cat(&of_parts.collect::<Result<Vec<_>, _>>()?, 0)?;
+            out = out.broadcast_add(&all)?;
+        }
+        Ok(out)
     }
 
     fn packed(&self, each: &[Packed], x: &[f32], pass: &Pass<'_>) -> Result<Vec<f32>, LmError> {
@@ -200,6 +295,16 @@ impl Linear {
                 };
                 let (a, b) = lora.tensors(x.device(), x.dtype())?;
                 let whole = rows.len() == x.dim(0)?;
+                let seen;
+                let x = match pass.dropout {
+                    Some(dropout) => {
+                        let mask = dropout.of(&part.name).mask(x.elem_count());
+                        let mask = Tensor::from_vec(mask, x.shape(), x.device())?;
+                        seen = (x * mask.to_dtype(x.dtype())?)?;
+                        &seen
+                    }
+                    None => x,
+                };
                 let input = if whole {
                     x.clone()
                 } else {

@@ -62,7 +62,7 @@ impl Memory {
                 (Needs::Pages { heads, dim }, Backend::Kernels { .. }) => {
                     Kept::Pages(Pages::new(pages, heads, dim))
                 }
-                (Needs::Pages { heads, dim }, Backend::Candle { device, dtype }) => {
+                (Needs::Pages { heads, dim }, Backend::Candle { device, dtype, .. }) => {
                     let zeros = || zeros(pages * PAGE, heads * dim, *dtype, device);
                     Kept::Tensors {
                         keys: zeros()?,

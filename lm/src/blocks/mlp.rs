@@ -8,6 +8,7 @@ use super::{Backend, Linear, Loader, Pass, view};
 use crate::{
     LmError,
     kernels::rows::{self, Activation},
+    ops,
 };
 
 /// `down(activation(gate(x)) * up(x))`
@@ -45,6 +46,8 @@ impl Mlp {
         let mixed = if self.kernels {
             let mixed = view::with(&both, |x| rows::gated(x, self.inner, self.activation))?;
             view::rows(mixed, self.inner)?
+        } else if ops::take(&both) {
+            ops::gated::gated(&both, self.inner, self.activation)?
         } else {
             let gate = both.narrow(D::Minus1, 0, self.inner)?.contiguous()?;
             let up = both

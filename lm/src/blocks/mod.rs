@@ -20,12 +20,12 @@ pub(crate) use self::{
     attention::{Attention, AttentionForm},
     decoder::{Decoder, Layer, Mixer},
     delta_net::{DeltaForm, DeltaNet},
-    embedding::Embedding,
+    embedding::{Embedding, Table},
     linear::{Linear, Part},
     memory::{Memory, Needs},
     mlp::Mlp,
     norm::Norm,
-    pass::{Pass, Span},
+    pass::{Pass, Span, Turns},
     rotary::{Rotary, Scaling},
 };
 use crate::{LmError, weights::Checkpoint};
@@ -45,7 +45,23 @@ pub(crate) enum Backend {
         device: Device,
         /// In which precision.
         dtype: DType,
+        /// Weights are not trained, only what is beside them: where the kernels can, they are packed.
+        frozen: bool,
     },
+}
+
+impl Backend {
+    /// Weights are packed for both directions.
+    fn packs_frozen(&self) -> bool {
+        matches!(
+            self,
+            Self::Candle {
+                device: Device::Cpu,
+                dtype: DType::F32,
+                frozen: true
+            }
+        )
+    }
 }
 
 /// What parts are loaded from.

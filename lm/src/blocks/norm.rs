@@ -5,7 +5,7 @@
 use candle_core::{D, DType, Tensor};
 
 use super::{Backend, view};
-use crate::{LmError, kernels::rows};
+use crate::{LmError, kernels::rows, ops};
 
 /// A norm over the last dimension.
 pub(crate) struct Norm {
@@ -47,12 +47,21 @@ impl Norm {
         }
     }
 
+    /// The weights, where candle computes.
+    pub(crate) fn tensor(&self) -> Option<&Tensor> {
+        match &self.weight {
+            Weight::Numbers(_) => None,
+            Weight::Tensor(weight) => Some(weight),
+        }
+    }
+
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, LmError> {
         match &self.weight {
             Weight::Numbers(weight) => {
                 let normed = view::with(x, |x| rows::rms_norm(x, weight, self.epsilon))?;
                 view::rows(normed, weight.len())
             }
+            Weight::Tensor(weight) if ops::take(x) => Ok(ops::norm::norm(x, weight, self.epsilon)?),
             Weight::Tensor(weight) => {
                 let wide = x.to_dtype(DType::F32)?;
                 let square = (wide.sqr()?.mean_keepdim(D::Minus1)? + f64::from(self.epsilon))?;

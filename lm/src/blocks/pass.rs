@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use candle_core::Tensor;
 
 use super::memory::Memory;
-use crate::{LmError, adapter::Adapter, kernels::attention::Segment};
+use crate::{LmError, adapter::Adapter, kernels::attention::Segment, ops::product::Dropout};
 
 /// The rows of one sequence in a batch.
 #[derive(Clone, Debug)]
@@ -34,7 +34,9 @@ pub(crate) struct Pass<'a> {
     /// What the sequences have left behind; none in training, where each begins in this batch.
     pub(crate) memory: Option<&'a mut Memory>,
     /// For each of the model's rotaries, what it turns these rows by.
-    pub(crate) turns: Vec<Turns>,
+    pub(crate) turns: Vec<Arc<Turns>>,
+    /// What adapters do not see, in training; each matrix derives its own from it.
+    pub(crate) dropout: Option<Dropout>,
 }
 
 /// Cosines and sines of each row's angles: `[rows, half]`.
@@ -55,6 +57,7 @@ impl<'a> Pass<'a> {
             positions: Vec::new(),
             memory,
             turns: Vec::new(),
+            dropout: None,
         };
         for span in spans {
             let first = pass.positions.len();

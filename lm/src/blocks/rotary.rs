@@ -110,6 +110,19 @@ impl Turns {
         }
     }
 
+    /// Turns it back: for gradients.
+    pub(crate) fn turn_back(&self, row: usize, head: &mut [f32]) {
+        let half = self.half;
+        let (cos, sin) = (
+            &self.cos[row * half..(row + 1) * half],
+            &self.sin[row * half..(row + 1) * half],
+        );
+        let (first, rest) = head.split_at_mut(half);
+        for (((a, b), cos), sin) in first.iter_mut().zip(rest).zip(cos).zip(sin) {
+            (*a, *b) = (*a * cos + *b * sin, *b * cos - *a * sin);
+        }
+    }
+
     /// Turns `[rows, heads, dim]`.
     pub(crate) fn turn_tensor(&self, x: &Tensor) -> Result<Tensor, LmError> {
         let Some((cos, sin)) = &self.tensors else {

@@ -263,13 +263,21 @@ fn an_adapter_changes_replies_and_leaves_no_trace_in_the_cache() {
     assert_ne!(with, before);
     assert_eq!(ask(None), before);
     // The same name with another adapter: nothing of the old one may be found.
-    let (fresh, _) = crate::Learner::load(
+    let lora = crate::Lora {
+        rank: 2,
+        alpha: 4.0,
+        targets: vec!["q_proj".to_owned()],
+        seed: 1,
+    };
+    let fresh = crate::Learner::load(
         &fixture("llama"),
         &candle_core::Device::Cpu,
         candle_core::DType::F32,
+        crate::Trained::Adapter(lora),
     )
     .unwrap()
-    .adapter(&["q_proj"], 2, 4.0, 1)
+    .adapter()
+    .unwrap()
     .unwrap();
     let error = engine.use_adapter("a", fresh, "fresh").unwrap_err();
     assert!(error.to_string().contains("changes nothing"), "{error}");

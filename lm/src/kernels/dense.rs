@@ -68,37 +68,48 @@ pub(crate) enum Precision {
 impl Dense {
     /// Packs a matrix of `outputs` rows.
     pub(crate) fn pack(weights: &[f32], outputs: usize, inputs: usize, as_: Precision) -> Self {
-        let panels = outputs.div_ceil(LANES);
-        let lane = |index: usize, lane: usize| {
-            let (panel, input) = (index / inputs, index % inputs);
-            let output = panel * LANES + lane;
-            if output < outputs {
-                weights[output * inputs + input]
-            } else {
-                0.0
+        let mut numbers = vec![[0.0; LANES]; outputs.div_ceil(LANES) * inputs];
+        for (output, row) in weights
+            .chunks_exact(inputs.max(1))
+            .take(outputs)
+            .enumerate()
+        {
+            let panel = &mut numbers[output / LANES * inputs..][..inputs];
+            for (place, x) in panel.iter_mut().zip(row) {
+                place[output % LANES] = *x;
             }
-        };
-        fn gather<T>(count: usize, value: impl Fn(usize, usize) -> T) -> Vec<[T; LANES]> {
-            (0..count)
-                .map(|index| std::array::from_fn(|lane| value(index, lane)))
-                .collect()
         }
-        let count = panels * inputs;
+        let bits = |bits: fn(f32) -> u16| numbers.iter().map(move |lanes| lanes.map(bits));
         let numbers = match as_ {
-            Precision::F32 => Numbers::F32(gather(count, lane)),
-            Precision::F16 => {
-                let halves = gather(count, |i, l| f16::from_f32(lane(i, l)).to_bits());
-                Numbers::F16(halves.into_iter().map(F16).collect())
-            }
+            Precision::F32 => Numbers::F32(numbers),
+            Precision::F16 => Numbers::F16(bits(|x| f16::from_f32(x).to_bits()).map(F16).collect()),
             Precision::Bf16 => {
-                let halves = gather(count, |i, l| bf16::from_f32(lane(i, l)).to_bits());
-                Numbers::Bf16(halves.into_iter().map(Bf16).collect())
+                Numbers::Bf16(bits(|x| bf16::from_f32(x).to_bits()).map(Bf16).collect())
             }
         };
         Self {
             outputs,
             inputs,
             numbers,
+        }
+    }
+
+    /// Packs the transpose of a matrix of `inputs` rows.
+    pub(crate) fn pack_transposed(weights: &[f32], outputs: usize, inputs: usize) -> Self {
+        let mut numbers = vec![[0.0; LANES]; outputs.div_ceil(LANES) * inputs];
+        for (input, row) in weights
+            .chunks_exact(outputs.max(1))
+            .take(inputs)
+            .enumerate()
+        {
+            for (panel, lanes) in row.chunks(LANES).enumerate() {
+                numbers[panel * inputs + input][..lanes.len()].copy_from_slice(lanes);
+            }
+        }
+        Self {
+            outputs,
+            inputs,
+            numbers: Numbers::F32(numbers),
         }
     }
 
@@ -165,8 +176,12 @@ impl Dense {
 /// The product of rows with some panels of a matrix.
 pub(crate) struct Product<'a> {
     pub(crate) matrix: &'a Dense,
-    /// Of the matrix's inputs each.
+    /// Of `depth` numbers each.
     pub(crate) rows: &'a [f32],
+    /// How many of the matrix's inputs count, from the first on.
+    pub(crate) depth: usize,
+    /// Added to what is there, not written over it.
+    pub(crate) add: bool,
     /// Which panels of sixteen outputs.
     pub(crate) panels: Range<usize>,
     /// Row by row, `stride` apart.
@@ -191,7 +206,7 @@ impl Product<'_> {
     #[inline(always)]
     fn panels<S: Simd, T: Stored>(mut self, s: S, numbers: &[T]) {
         let inputs = self.matrix.inputs;
-        let count = self.rows.len() / inputs.max(1);
+        let count = self.rows.len() / self.depth.max(1);
         let first = self.panels.start;
         let mut panel = first;
         while panel < self.panels.end {
@@ -223,10 +238,21 @@ impl Product<'_> {
         column: usize,
     ) -> usize {
         let inputs = self.matrix.inputs;
-        let rows: [&[f32]; R] = std::array::from_fn(|r| &self.rows[(row + r) * inputs..][..inputs]);
-        let panels: [&[T]; P] = std::array::from_fn(|p| &w[p * inputs..][..inputs]);
+        let depth = self.depth;
+        let rows: [&[f32]; R] = std::array::from_fn(|r| &self.rows[(row + r) * depth..][..depth]);
+        let panels: [&[T]; P] = std::array::from_fn(|p| &w[p * inputs..][..depth]);
         let mut sums = [[s.splat(0.0); P]; R];
-        for input in 0..inputs {
+        if self.add {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                for (p, sum) in sums.iter_mut().enumerate() {
+                    let at = (row + r) * self.stride + column + p * LANES;
+                    if let Some(there) = self.out[at..].first_chunk() {
+                        *sum = s.load(there);
+                    }
+                }
+            }
+        }
+        for input in 0..depth {
             let w: [S::F32; P] = std::array::from_fn(|p| panels[p][input].load(s));
             for r in 0..R {
                 let x = s.splat(rows[r][input]);

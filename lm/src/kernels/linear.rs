@@ -89,6 +89,8 @@ impl Packed {
                 let inputs = matrix.inputs();
                 dispatch(dense::Product {
                     matrix,
+                    depth: inputs,
+                    add: false,
                     rows: &rows[part.rows.start * inputs..part.rows.end * inputs],
                     panels: part.panels,
                     out: part.out,
@@ -108,6 +110,34 @@ impl Packed {
                         stride: part.stride,
                     });
                 })
+            }
+        }
+    }
+}
+
+impl Packed {
+    /// Adds each row times the matrix to the rows of `out`.
+    pub(crate) fn add_to(&self, rows: &[f32], out: &mut [f32]) {
+        let (inputs, outputs) = (self.inputs(), self.outputs());
+        match self {
+            // Whole panels only: the last one's padding would reach into the next row.
+            Self::Dense(matrix) if outputs.is_multiple_of(LANES) => {
+                super::for_rows(out, outputs, outputs * inputs, |first, out| {
+                    let count = out.len() / outputs;
+                    dispatch(dense::Product {
+                        matrix,
+                        rows: &rows[first * inputs..(first + count) * inputs],
+                        depth: inputs,
+                        add: true,
+                        panels: 0..outputs / LANES,
+                        out,
+                        stride: outputs,
+                    });
+                });
+            }
+            _ => {
+                let change = self.apply(rows);
+                out.iter_mut().zip(change).for_each(|(x, y)| *x += y);
             }
         }
     }

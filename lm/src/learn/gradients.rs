@@ -1,182 +1,141 @@
-//! Every trainable tensor of every architecture has the gradient that finite differences give.
+//! Gradients of a weighted sum of log-probabilities.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::collections::BTreeMap;
 
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{Tensor, Var, backprop::GradStore};
 
-use super::{Learner, Normal, Supervised};
-use crate::{Adapter, Compute, Engine, EngineConfig, Model, Request, Work};
+use super::{Learner, Supervised, chosen};
+use crate::{LmError, ops::product::Dropout};
 
-const FAMILIES: [&str; 6] = ["llama", "llama3", "qwen2", "qwen3", "gemma3", "qwen3_5"];
-const TARGETS: [&str; 7] = [
-    "q_proj",
-    "k_proj",
-    "v_proj",
-    "o_proj",
-    "gate_proj",
-    "up_proj",
-    "down_proj",
-];
-
-fn fixture(family: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("fixtures")
-        .join(family)
+/// How gradients are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pass {
+    /// Keeps no more than each layer's input on the way forward, and computes the rest of a layer
+    /// again on the way back: a third more time for a small part of the memory.
+    ///
+    /// Source: Chen et al.: Training Deep Nets with Sublinear Memory Cost (2016).
+    pub recompute: bool,
+    /// The share of numbers that an adapter's changes do not see, with the seed that says which.
+    pub dropout: Option<(f32, u64)>,
 }
 
-fn sequences() -> Vec<Supervised> {
-    let tokens =
-        |count: u32, step: u32| (0..count).map(|i| 3 + (i * step) % 90).collect::<Vec<_>>();
-    vec![
-        Supervised {
-            tokens: tokens(30, 17),
-            chosen: (10..30).collect(),
-        },
-        Supervised {
-            tokens: tokens(9, 7),
-            chosen: vec![1, 2, 8],
-        },
-    ]
+/// What a batch gives.
+#[derive(Debug)]
+pub struct Gradients {
+    /// The log-probability of each chosen token, sequence by sequence.
+    pub log_probabilities: Vec<f32>,
+    /// Of each variable, by name.
+    pub by_name: BTreeMap<String, Tensor>,
 }
 
-fn loss(learner: &Learner, adapter: Option<&Arc<Adapter>>) -> Tensor {
-    let chosen = learner.log_probabilities(&sequences(), adapter).unwrap();
-    chosen.mean_all().unwrap().neg().unwrap()
-}
+impl Learner {
+    /// The gradients of `-weight` times the sum of the chosen tokens' log-probabilities.
+    ///
+    /// # Errors
+    /// When nothing is chosen, a position is not in its sequence, a variable has no gradient, or the
+    /// computation fails.
+    pub fn gradients(
+        &self,
+        sequences: &[Supervised],
+        weight: f64,
+        how: Pass,
+    ) -> Result<Gradients, LmError> {
+        let (spans, targets) = self.spans(sequences)?;
+        if targets.is_empty() {
+            return Err(LmError::Empty);
+        }
+        let mut pass = self.decoder.pass(&spans, None)?;
+        pass.dropout = how.dropout.map(|(share, seed)| Dropout { share, seed });
+        let mut found = Found::default();
+        let embedded = self.decoder.embed(&spans)?;
 
-fn number(tensor: &Tensor) -> f64 {
-    f64::from(
-        tensor
-            .to_dtype(DType::F32)
-            .unwrap()
-            .to_scalar::<f32>()
-            .unwrap(),
-    )
-}
-
-/// Moves each variable along a random direction and compares.
-fn check(what: &str, variables: &BTreeMap<String, Var>, loss: impl Fn() -> Tensor) {
-    const STEP: f64 = 2.5e-3;
-    let gradients = loss().backward().unwrap();
-    let mut random = Normal(5);
-    for (name, variable) in variables {
-        let gradient = gradients
-            .get(variable)
-            .unwrap_or_else(|| panic!("{what}: no gradient of {name}"));
-        let length = number(&gradient.sqr().unwrap().sum_all().unwrap()).sqrt();
-        assert!(length > 1e-7, "{what}: the gradient of {name} is 0");
-        // Half along the gradient, so that the difference is well above rounding.
-        let noise: Vec<f32> = (0..variable.elem_count())
-            .map(|_| random.next() as f32)
-            .collect();
-        let noise = Tensor::from_vec(noise, variable.shape(), &Device::Cpu).unwrap();
-        let noise_length = number(&noise.sqr().unwrap().sum_all().unwrap()).sqrt();
-        let direction = ((gradient / length).unwrap() + (noise / noise_length).unwrap()).unwrap();
-        let slope = number(&(gradient * &direction).unwrap().sum_all().unwrap());
-        let old = variable.as_tensor().copy().unwrap();
-        let at = |step: f64| {
-            variable
-                .set(&(&old + (&direction * step).unwrap()).unwrap())
-                .unwrap();
-            number(&loss())
+        // On the way forward, either one graph or the layers' inputs alone.
+        let mut inputs = Vec::new();
+        let mut x = embedded.clone();
+        for (index, layer) in self.decoder.layers.iter().enumerate() {
+            if how.recompute {
+                x = x.detach();
+                inputs.push(x.clone());
+            }
+            x = layer.forward(x, index, &mut pass)?;
+        }
+        let last = if how.recompute {
+            Some(Var::from_tensor(&x.detach())?)
+        } else {
+            None
         };
-        let difference = |step: f64| (at(step) - at(-step)) / (2.0 * step);
-        // Two steps together are free of the curvature's first term; the steeper, the shorter.
-        let step = STEP / slope.max(1.0);
-        let found = (4.0 * difference(step) - difference(2.0 * step)) / 3.0;
-        variable.set(&old).unwrap();
-        // What is left is the rounding of the loss.
-        let off = (found - slope).abs();
-        assert!(
-            off < 0.02 * slope + 4e-4,
-            "{what}: {name}: {found} for {slope}"
-        );
-    }
-}
+        let x = last.as_ref().map_or(x, |last| last.as_tensor().clone());
+        let hidden = self.decoder.finish(&x, &spans, &pass)?;
+        let chosen = chosen::log_probabilities(&hidden, self.decoder.table(), &targets)?;
+        drop((x, hidden));
+        let log_probabilities = chosen.to_vec1::<f32>()?;
+        let root = (chosen.sum_all()? * -weight)?;
+        let mut store = root.backward()?;
+        drop((chosen, root));
+        found.collect(self, &mut store)?;
 
-#[test]
-fn every_weight_has_its_gradient() {
-    for family in FAMILIES {
-        let mut learner = Learner::load(&fixture(family), &Device::Cpu, DType::F32).unwrap();
-        let variables = learner.variables().unwrap();
-        assert!(variables.len() > 15, "{family}");
-        check(family, &variables, || loss(&learner, None));
-    }
-}
-
-#[test]
-fn every_adapter_has_its_gradient_and_nothing_else_does() {
-    for family in FAMILIES {
-        let learner = Learner::load(&fixture(family), &Device::Cpu, DType::F32).unwrap();
-        let (adapter, variables) = learner.adapter(&TARGETS, 3, 6.0, 1).unwrap();
-        let adapter = Arc::new(adapter);
-        let same = number(&loss(&learner, None)) - number(&loss(&learner, Some(&adapter)));
-        assert!(
-            same.abs() < 1e-7,
-            "{family}: a new adapter changes something"
-        );
-        // Away from 0, where A has no gradient.
-        let mut random = Normal(9);
-        for (name, variable) in &variables {
-            if name.ends_with("lora_B") {
-                let noise: Vec<f32> = (0..variable.elem_count())
-                    .map(|_| random.next() as f32 * 0.2)
-                    .collect();
-                variable
-                    .set(&Tensor::from_vec(noise, variable.shape(), &Device::Cpu).unwrap())
-                    .unwrap();
+        if let Some(last) = last {
+            let mut gradient = taken(&mut store, &last)?;
+            while let Some(input) = inputs.pop() {
+                let index = inputs.len();
+                let input = Var::from_tensor(&input)?;
+                let out = self.decoder.layers[index].forward(
+                    input.as_tensor().clone(),
+                    index,
+                    &mut pass,
+                )?;
+                let mut store = (out * gradient)?.backward()?;
+                gradient = taken(&mut store, &input)?;
+                found.collect(self, &mut store)?;
+            }
+            if embedded.track_op() {
+                let mut store = (embedded * gradient)?.backward()?;
+                found.collect(self, &mut store)?;
             }
         }
-        check(family, &variables, || loss(&learner, Some(&adapter)));
-        assert!(learner.adapter(&["no_proj"], 3, 6.0, 1).is_err());
+        found.check(self)?;
+        Ok(Gradients {
+            log_probabilities,
+            by_name: found.by_name,
+        })
     }
 }
 
-#[test]
-fn chunks_do_not_change_the_result() {
-    let rows = 24;
-    let hidden = Tensor::randn(0f32, 1.0, (rows, 8), &Device::Cpu).unwrap();
-    let table = Tensor::randn(0f32, 1.0, (50, 8), &Device::Cpu).unwrap();
-    let targets: Vec<u32> = (0..rows as u32).collect();
-    let of = |chunk| {
-        let (hidden, table) = (
-            Var::from_tensor(&hidden).unwrap(),
-            Var::from_tensor(&table).unwrap(),
-        );
-        let values =
-            super::chosen::log_probabilities(&hidden, &table, &targets, chunk, true).unwrap();
-        let gradients = values.sum_all().unwrap().backward().unwrap();
-        let flat = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-        [
-            flat(&values),
-            flat(gradients.get(&hidden).unwrap()),
-            flat(gradients.get(&table).unwrap()),
-        ]
-    };
-    for (a, b) in of(5).iter().flatten().zip(of(100).iter().flatten()) {
-        assert!((a - b).abs() < 1e-5, "{a} {b}");
-    }
+fn taken(store: &mut GradStore, variable: &Var) -> Result<Tensor, LmError> {
+    store
+        .remove(variable)
+        .ok_or(LmError::Internal("a layer's input has no gradient"))
 }
 
-#[test]
-fn the_learner_and_the_engine_give_the_same_log_probabilities() {
-    for family in FAMILIES {
-        let folder = fixture(family);
-        let learner = Learner::load(&folder, &Device::Cpu, DType::F32).unwrap();
-        let sequence = &sequences()[0];
-        let learned = learner
-            .log_probabilities(std::slice::from_ref(sequence), None)
-            .unwrap();
-        let model = Model::load(&folder, &Compute::Kernels).unwrap();
-        let engine = Engine::start(model, EngineConfig::default()).unwrap();
-        let request = Request {
-            prompt: sequence.tokens[..10].to_vec(),
-            work: Work::Score(sequence.tokens[10..].to_vec()),
-            adapter: None,
-        };
-        let scored = engine.score(request).unwrap().log_probabilities;
-        for (a, b) in learned.to_vec1::<f32>().unwrap().iter().zip(scored) {
-            assert!((a - b).abs() < 1e-4, "{family}: {a} {b}");
+/// Gradients by name, summed over the parts of a pass.
+#[derive(Default)]
+struct Found {
+    by_name: BTreeMap<String, Tensor>,
+}
+
+impl Found {
+    fn collect(&mut self, learner: &Learner, store: &mut GradStore) -> Result<(), LmError> {
+        for (name, variable) in &learner.variables {
+            if let Some(gradient) = store.remove(variable) {
+                let sum = match self.by_name.remove(name) {
+                    Some(before) => (before + gradient)?,
+                    None => gradient,
+                };
+                self.by_name.insert(name.clone(), sum.detach());
+            }
+        }
+        Ok(())
+    }
+
+    /// Every variable must have been reached: an operation without a gradient would leave some out.
+    fn check(&self, learner: &Learner) -> Result<(), LmError> {
+        match learner
+            .variables
+            .keys()
+            .find(|name| !self.by_name.contains_key(*name))
+        {
+            None => Ok(()),
+            Some(name) => Err(LmError::NoGradient { name: name.clone() }),
         }
     }
 }

@@ -1,33 +1,63 @@
 //! The same models with gradients.
 //!
-//! A [`Learner`] gives the log-probability of chosen tokens as a tensor that has a gradient for
-//! every weight that was made a variable and for every adapter that is made of variables. The
-//! modules are those that generate; weights are widened, and candle computes.
+//! A [`Learner`] has variables: an adapter's matrices, or all weights. It gives the
+//! log-probabilities of chosen tokens, and their gradients for every variable. The modules are
+//! those that generate; weights are widened.
 
 mod chosen;
-#[cfg(test)]
 mod gradients;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use candle_core::{DType, Device, Tensor, Var};
 
+pub use gradients::{Gradients, Pass};
+
 use crate::{
     Adapter, LmError, arch,
     blocks::{Backend, Decoder, Span},
+    kernels::rows::log_sum_exp,
+    random::Uniform,
     weights::Checkpoint,
 };
 
-/// A model whose log-probabilities have gradients.
+/// A model with variables.
 pub struct Learner {
     decoder: Decoder,
     device: Device,
-    /// The table of logits is a variable.
-    learns_table: bool,
+    hash: String,
+    trained: Trained,
+    variables: BTreeMap<String, Var>,
+    /// The adapter made of the variables.
+    adapter: Option<Arc<Adapter>>,
+}
+
+/// What is trained.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trained {
+    /// A new adapter.
+    Adapter(Lora),
+    /// Every weight.
+    Weights,
+}
+
+/// A new adapter's form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lora {
+    /// The inner width of the changes.
+    pub rank: usize,
+    /// The changes are multiplied by `alpha / rank`.
+    pub alpha: f64,
+    /// The last names of the matrices that are changed, such as `q_proj`.
+    pub targets: Vec<String>,
+    /// Of the first matrix of each change; the second is 0, so that nothing changes yet.
+    pub seed: u64,
 }
 
 /// A sequence and which of its tokens are learned.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Supervised {
     /// The token ids.
     pub tokens: Vec<u32>,
@@ -35,35 +65,132 @@ pub struct Supervised {
     pub chosen: Vec<usize>,
 }
 
-/// Tokens whose logits are held at a time.
-const CHUNK: usize = 256;
-
 impl Learner {
-    /// Loads a GGUF file or a folder with safetensors, widened to `dtype`.
+    /// Loads a GGUF file or a folder with safetensors, widened to `dtype`. On the processor it
+    /// should be 32 bits: narrower ones have no fast products there.
     ///
     /// # Errors
-    /// When it can't be read, is damaged, or is of a kind that is not known here.
-    pub fn load(path: &Path, device: &Device, dtype: DType) -> Result<Self, LmError> {
+    /// When it can't be read, is damaged, is of a kind that is not known here, or no matrix has the
+    /// name of a target.
+    pub fn load(
+        path: &Path,
+        device: &Device,
+        dtype: DType,
+        trained: Trained,
+    ) -> Result<Self, LmError> {
         let checkpoint = Checkpoint::open(path)?;
         let backend = Backend::Candle {
             device: device.clone(),
             dtype,
+            frozen: matches!(trained, Trained::Adapter(_)),
         };
         let decoder = arch::load(&checkpoint, backend)?;
-        Ok(Self {
+        let mut learner = Self {
             decoder,
             device: device.clone(),
-            learns_table: false,
-        })
+            hash: checkpoint.hash()?,
+            trained,
+            variables: BTreeMap::new(),
+            adapter: None,
+        };
+        match learner.trained.clone() {
+            Trained::Adapter(lora) => learner.begin_adapter(&lora)?,
+            Trained::Weights => learner.free_weights()?,
+        }
+        Ok(learner)
     }
 
-    /// Makes every weight a variable and gives them by name, for full fine-tuning.
+    /// The variables by name: `MODULE.lora_A` and `MODULE.lora_B`, or the weights' names.
+    #[must_use]
+    pub fn variables(&self) -> &BTreeMap<String, Var> {
+        &self.variables
+    }
+
+    /// The SHA-256 of the files that it was loaded from.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Token ids that there are.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.decoder.vocabulary()
+    }
+
+    /// A copy of the adapter as it is now; none where all weights are trained.
     ///
     /// # Errors
-    /// When there is no memory for them.
-    pub fn variables(&mut self) -> Result<BTreeMap<String, Var>, LmError> {
-        let mut variables = BTreeMap::new();
+    /// When there is no memory for it.
+    pub fn adapter(&self) -> Result<Option<Adapter>, LmError> {
+        let (Trained::Adapter(lora), Some(adapter)) = (&self.trained, &self.adapter) else {
+            return Ok(None);
+        };
+        let copy = |name: &str| -> Result<Tensor, LmError> {
+            let variable = self.variables.get(name);
+            let variable = variable.ok_or(LmError::Internal("a variable is missing"))?;
+            Ok(variable.to_device(&Device::Cpu)?.copy()?)
+        };
+        let modules = adapter
+            .modules()
+            .map(|module| {
+                let pair = (
+                    copy(&format!("{module}.lora_A"))?,
+                    copy(&format!("{module}.lora_B"))?,
+                );
+                Ok((module.to_owned(), pair))
+            })
+            .collect::<Result<_, LmError>>()?;
+        Ok(Some(Adapter::new(modules, lora.rank, lora.alpha)?))
+    }
+
+    fn begin_adapter(&mut self, lora: &Lora) -> Result<(), LmError> {
+        let mut random = Uniform::new(lora.seed);
+        let mut modules = BTreeMap::new();
+        let parts = self.decoder.adaptable();
+        let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+        for target in &lora.targets {
+            if !parts.iter().any(|part| last(&part.name) == *target) {
+                let mut known: Vec<String> = parts.iter().map(|part| last(&part.name)).collect();
+                known.sort();
+                known.dedup();
+                return Err(LmError::Target {
+                    target: target.clone(),
+                    known: known.join("`, `"),
+                });
+            }
+        }
+        for part in parts {
+            if !lora.targets.contains(&last(&part.name)) {
+                continue;
+            }
+            // As PEFT does: uniform up to the inverse of the root of the inputs.
+            let bound = (part.inputs as f64).sqrt().recip();
+            let numbers: Vec<f32> = (0..lora.rank * part.inputs)
+                .map(|_| ((2.0 * random.next() - 1.0) * bound) as f32)
+                .collect();
+            let a = Tensor::from_vec(numbers, (lora.rank, part.inputs), &self.device)?;
+            let b = Tensor::zeros((part.outputs, lora.rank), DType::F32, &self.device)?;
+            let (a, b) = (Var::from_tensor(&a)?, Var::from_tensor(&b)?);
+            let tensors = (a.as_tensor().clone(), b.as_tensor().clone());
+            self.variables.insert(format!("{}.lora_A", part.name), a);
+            self.variables.insert(format!("{}.lora_B", part.name), b);
+            modules.insert(part.name, tensors);
+        }
+        if modules.is_empty() {
+            return Err(LmError::Setting {
+                name: "targets",
+                value: "empty".to_owned(),
+                bounds: "names of matrices, such as `q_proj`",
+            });
+        }
+        self.adapter = Some(Arc::new(Adapter::new(modules, lora.rank, lora.alpha)?));
+        Ok(())
+    }
+
+    fn free_weights(&mut self) -> Result<(), LmError> {
         let mut failed = None;
+        let variables = &mut self.variables;
         self.decoder
             .trainable(&mut |name, tensor| match Var::from_tensor(tensor) {
                 Ok(variable) => {
@@ -72,65 +199,61 @@ impl Learner {
                 }
                 Err(error) => failed = Some(error),
             });
-        self.learns_table = true;
-        match failed {
-            Some(error) => Err(error.into()),
-            None => Ok(variables),
-        }
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// A new adapter of this rank on all matrices whose module's last name is one of `targets`, and
-    /// its variables by PEFT's names. `A` is drawn from the seed, `B` is 0: it changes nothing yet.
-    ///
-    /// # Errors
-    /// When no matrix has such a name.
-    pub fn adapter(
-        &self,
-        targets: &[&str],
-        rank: usize,
-        alpha: f64,
-        seed: u64,
-    ) -> Result<(Adapter, BTreeMap<String, Var>), LmError> {
-        let mut random = Normal(seed);
-        let (mut modules, mut variables) = (BTreeMap::new(), BTreeMap::new());
-        for part in self.decoder.adaptable() {
-            let last = part.name.rsplit('.').next().unwrap_or_default();
-            if !targets.contains(&last) {
-                continue;
-            }
-            // As PEFT does: uniform with the variance of 1 / (3 * inputs), here from a normal.
-            let deviation = (1.0 / (3.0 * part.inputs as f64)).sqrt();
-            let numbers: Vec<f32> = (0..rank * part.inputs)
-                .map(|_| (random.next() * deviation) as f32)
-                .collect();
-            let a = Tensor::from_vec(numbers, (rank, part.inputs), &self.device)?;
-            let b = Tensor::zeros((part.outputs, rank), DType::F32, &self.device)?;
-            let (a, b) = (Var::from_tensor(&a)?, Var::from_tensor(&b)?);
-            let tensors = (a.as_tensor().clone(), b.as_tensor().clone());
-            variables.insert(format!("{}.lora_A", part.name), a);
-            variables.insert(format!("{}.lora_B", part.name), b);
-            modules.insert(part.name, tensors);
-        }
-        if modules.is_empty() {
-            let message = format!("no matrix is named one of {targets:?}");
-            return Err(LmError::Adapter {
-                path: "a new one".to_owned(),
-                message,
-            });
-        }
-        Ok((Adapter::new(modules, rank, alpha)?, variables))
-    }
-
-    /// The natural logarithm of the probability of each chosen token, sequence by sequence:
-    /// `[chosen]`. No more than a few hundred rows of logits are held at a time, forward or back.
+    /// The natural logarithm of the probability of each chosen token, sequence by sequence, without
+    /// gradients.
     ///
     /// # Errors
     /// When a position is not in its sequence, or the computation fails.
-    pub fn log_probabilities(
-        &self,
-        sequences: &[Supervised],
-        adapter: Option<&Arc<Adapter>>,
-    ) -> Result<Tensor, LmError> {
+    pub fn log_probabilities(&self, sequences: &[Supervised]) -> Result<Vec<f32>, LmError> {
+        let (spans, targets) = self.spans(sequences)?;
+        chosen::values(&self.hidden(&spans)?, self.decoder.table(), &targets)
+    }
+
+    /// After each prompt, the natural logarithm of the likeliest token's probability: what a greedy
+    /// reply of one token tells, so that another program's weights can be compared with these.
+    ///
+    /// # Errors
+    /// When a prompt is empty, or the computation fails.
+    pub fn likeliest(&self, prompts: &[Vec<u32>]) -> Result<Vec<f32>, LmError> {
+        let span = |prompt: &Vec<u32>| {
+            Ok(Span {
+                wanted: vec![prompt.len().checked_sub(1).ok_or(LmError::Empty)?],
+                tokens: prompt.clone(),
+                start: 0,
+                table: Vec::new(),
+                slot: 0,
+                adapter: self.adapter.clone(),
+            })
+        };
+        let spans = prompts
+            .iter()
+            .map(span)
+            .collect::<Result<Vec<_>, LmError>>()?;
+        let logits = self.decoder.logits(&self.hidden(&spans)?)?;
+        let rows = logits.to_dtype(DType::F32)?.to_vec2::<f32>()?;
+        let likeliest = |row: &Vec<f32>| {
+            let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            highest - log_sum_exp(row)
+        };
+        Ok(rows.iter().map(likeliest).collect())
+    }
+
+    /// The rows before the logits of wanted tokens, without gradients.
+    fn hidden(&self, spans: &[Span]) -> Result<Tensor, LmError> {
+        let mut pass = self.decoder.pass(spans, None)?;
+        let mut x = self.decoder.embed(spans)?;
+        for (index, layer) in self.decoder.layers.iter().enumerate() {
+            // Without what the way back would need.
+            x = layer.forward(x.detach(), index, &mut pass)?;
+        }
+        Ok(self.decoder.finish(&x.detach(), spans, &pass)?.detach())
+    }
+
+    /// The sequences as one batch, and the chosen tokens.
+    fn spans(&self, sequences: &[Supervised]) -> Result<(Vec<Span>, Vec<u32>), LmError> {
         let mut targets = Vec::new();
         let mut spans = Vec::with_capacity(sequences.len());
         for sequence in sequences {
@@ -155,32 +278,10 @@ impl Learner {
                 start: 0,
                 table: Vec::new(),
                 slot: 0,
-                adapter: adapter.cloned(),
+                adapter: self.adapter.clone(),
                 wanted,
             });
         }
-        let hidden = self.decoder.hidden(&spans, None)?;
-        let table = self
-            .decoder
-            .table()
-            .ok_or(LmError::Internal("no table of logits"))?;
-        chosen::log_probabilities(&hidden, table, &targets, CHUNK, self.learns_table)
-    }
-}
-
-/// Normal random numbers from a seed, by the method of Box and Muller (1958).
-struct Normal(u64);
-
-impl Normal {
-    fn next(&mut self) -> f64 {
-        let mut uniform = || {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-        };
-        let (a, b) = (1.0 - uniform(), uniform());
-        (-2.0 * a.ln()).sqrt() * (2.0 * std::f64::consts::PI * b).cos()
+        Ok((spans, targets))
     }
 }
