@@ -1,6 +1,6 @@
 //! The engine as a port: conversations and settings of the contract in the engine's terms.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use tokio::{
@@ -19,23 +19,44 @@ use whale_runtime::{
     ports::{ChatModel, ModelReply, ModelRequest, PortError, Tokens},
 };
 
-/// A model in this process, perhaps with an adapter.
+/// A model in this process, perhaps with an adapter. What it serves can be changed while it runs.
 pub(crate) struct LocalModel {
-    engine: Arc<Engine>,
-    adapter: Option<String>,
+    serving: RwLock<Serving>,
     /// How it computes, where that is not the usual way: results differ in their last digits.
     how: String,
+}
+
+/// What a request runs on.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    pub(crate) engine: Arc<Engine>,
+    /// The name under which its adapter is loaded.
+    pub(crate) adapter: Option<String>,
 }
 
 impl LocalModel {
     pub(crate) fn new(engine: Arc<Engine>, adapter: Option<String>, how: String) -> Self {
         Self {
-            engine,
-            adapter,
+            serving: RwLock::new(Serving { engine, adapter }),
             how,
         }
     }
 
+    /// What requests run on now.
+    pub(crate) fn serving(&self) -> Serving {
+        self.serving
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// What requests run on from now on; those that run keep what they began with.
+    pub(crate) fn serve(&self, serving: Serving) {
+        *self.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
+    }
+}
+
+impl Serving {
     fn encode(&self, prompt: &Prompt, tools: &[ContractTool]) -> Result<Vec<u32>, PortError> {
         let model = self.engine.model();
         let ids = match prompt {
@@ -58,7 +79,11 @@ impl LocalModel {
     }
 
     /// Runs a request to its end; it is cancelled when the caller goes away.
-    async fn run(&self, request: Request, deadline: Instant) -> Result<Event, PortError> {
+    pub(crate) async fn run(
+        &self,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Event, PortError> {
         let (sender, receiver) = oneshot::channel();
         let mut sender = Some(sender);
         let sink = Box::new(move |event: Event| {
@@ -137,16 +162,17 @@ fn port_error(error: LmError) -> PortError {
 #[async_trait]
 impl ChatModel for LocalModel {
     fn name(&self) -> String {
-        self.engine.model().name().to_owned()
+        self.serving().engine.model().name().to_owned()
     }
 
     fn identity(&self) -> String {
-        let model = self.engine.model();
+        let Serving { engine, adapter } = self.serving();
+        let model = engine.model();
         let short = |hash: &str| hash[..hash.len().min(12)].to_owned();
-        let adapters = self.engine.adapters();
+        let adapters = engine.adapters();
         let adapter = adapters
             .iter()
-            .find(|(name, _)| Some(name) == self.adapter.as_ref());
+            .find(|(name, _)| Some(name) == adapter.as_ref());
         let adapter = adapter.map(|(_, hash)| format!(", adapter {}", short(hash)));
         format!(
             "{}, weights {}{}{}",
@@ -159,7 +185,8 @@ impl ChatModel for LocalModel {
 
     async fn complete(&self, request: ModelRequest<'_>) -> Result<ModelReply, PortError> {
         let asked = request.request;
-        let prompt = self.encode(&asked.prompt, &asked.tools)?;
+        let serving = self.serving();
+        let prompt = serving.encode(&asked.prompt, &asked.tools)?;
         let generate = Generate {
             max_tokens: request.max_tokens as usize,
             sampling: Sampling {
@@ -177,9 +204,9 @@ impl ChatModel for LocalModel {
         let work = Request {
             prompt: prompt.clone(),
             work: Work::Generate(generate),
-            adapter: self.adapter.clone(),
+            adapter: serving.adapter.clone(),
         };
-        match self.run(work, request.deadline).await? {
+        match serving.run(work, request.deadline).await? {
             Event::Generated(generated) => Ok(reply(prompt, &generated, !asked.tools.is_empty())),
             _ => Err(PortError::Infrastructure(
                 "the engine did something else".to_owned(),
@@ -193,11 +220,12 @@ impl ChatModel for LocalModel {
         continuations: &[String],
         deadline: Instant,
     ) -> Result<Vec<f64>, PortError> {
-        let prompt = self.encode(prompt, &[])?;
+        let serving = &self.serving();
+        let prompt = serving.encode(prompt, &[])?;
         let scores = continuations.iter().map(|text| {
             let prompt = prompt.clone();
             async move {
-                let continuation = self.engine.model().encode(text).map_err(port_error)?;
+                let continuation = serving.engine.model().encode(text).map_err(port_error)?;
                 if continuation.is_empty() {
                     return Ok(0.0);
                 }
@@ -205,9 +233,9 @@ impl ChatModel for LocalModel {
                 let request = Request {
                     prompt,
                     work,
-                    adapter: self.adapter.clone(),
+                    adapter: serving.adapter.clone(),
                 };
-                match self.run(request, deadline).await? {
+                match serving.run(request, deadline).await? {
                     Event::Scored(Scored {
                         log_probabilities, ..
                     }) => Ok(log_probabilities.iter().map(|p| f64::from(*p)).sum()),
@@ -222,12 +250,17 @@ impl ChatModel for LocalModel {
 
     fn count_tokens(&self, text: &str) -> Result<u32, PortError> {
         Ok(length(
-            self.engine.model().encode(text).map_err(port_error)?.len(),
+            self.serving()
+                .engine
+                .model()
+                .encode(text)
+                .map_err(port_error)?
+                .len(),
         ))
     }
 
     fn context_limit(&self) -> Result<u32, PortError> {
-        Ok(length(self.engine.context()))
+        Ok(length(self.serving().engine.context()))
     }
 }
 

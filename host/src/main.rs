@@ -14,6 +14,7 @@ mod printer;
 mod server;
 mod settings;
 mod tasks;
+mod training;
 
 use std::{ffi::OsString, process::ExitCode};
 

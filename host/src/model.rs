@@ -127,11 +127,17 @@ pub(crate) fn engine(
 }
 
 fn openai(text: &str) -> Result<Arc<dyn ChatModel>, Failure> {
+    Ok(Arc::new(
+        OpenAi::new(openai_config(text)?).map_err(Failure::user)?,
+    ))
+}
+
+/// How to reach the server and model that `URL#NAME` names.
+pub(crate) fn openai_config(text: &str) -> Result<OpenAiConfig, Failure> {
     let Some((base, name)) = text.rsplit_once('#').filter(|(_, name)| !name.is_empty()) else {
         return Err(Failure::user(anyhow!("`openai:{text}` names no model"))
             .hint("write it behind the address: `openai:http://127.0.0.1:8000/v1#NAME`"));
     };
     let key = settings::openai_key().map(Secret::new);
-    let config = OpenAiConfig::new(base.to_owned(), name.to_owned(), key);
-    Ok(Arc::new(OpenAi::new(config).map_err(Failure::user)?))
+    Ok(OpenAiConfig::new(base.to_owned(), name.to_owned(), key))
 }

@@ -65,6 +65,25 @@ pub(crate) fn data() -> Option<PathBuf> {
     text(DATA).map(PathBuf::from)
 }
 
+/// Candle's own threads spin while they wait for each other, which costs more than they bring where
+/// our kernels do most of the work. How many there are is read from the environment when the first is
+/// started, so the program begins anew with one, unless the user has said how many.
+pub(crate) fn calm_candle() {
+    use std::os::unix::process::CommandExt as _;
+
+    const THREADS: &str = "CANDLE_NUM_THREADS";
+    if std::env::var_os(THREADS).is_some() {
+        return;
+    }
+    if let Ok(program) = std::env::current_exe() {
+        // It only comes back where it could not be done, and then all goes on as it is.
+        let _ = std::process::Command::new(program)
+            .args(std::env::args_os().skip(1))
+            .env(THREADS, "1")
+            .exec();
+    }
+}
+
 /// Logs to stderr: nothing but warnings, more with `--verbose`, or what `WHALE_LOG` says.
 pub(crate) fn start_log(verbose: bool) {
     let default = if verbose {

@@ -14,6 +14,7 @@ mod engine;
 mod error;
 mod kernels;
 mod learn;
+mod merge;
 mod model;
 mod ops;
 mod random;
@@ -29,5 +30,6 @@ pub use engine::{
 };
 pub use error::LmError;
 pub use learn::{Gradients, Learner, Lora, Pass, Supervised, Trained};
+pub use merge::{Trainable, merge};
 pub use model::{Compute, Description, Model};
 pub use text::{ChatMessage, Tool, ToolCall, parse_tool_calls};

@@ -202,6 +202,20 @@ impl Model {
         self.decoder.bytes()
     }
 
+    /// What tells its tokenizer from others.
+    ///
+    /// # Errors
+    /// When the tokenizer can't be written down.
+    pub fn tokenizer_hash(&self) -> Result<String, LmError> {
+        self.tokenizer.hash()
+    }
+
+    /// Token ids that there are.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.decoder.vocabulary()
+    }
+
     /// A conversation as token ids, ready for the model's turn.
     ///
     /// # Errors

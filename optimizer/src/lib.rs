@@ -1,3 +1,4 @@
-//! Evaluates harnesses and adapters on tasks, and compares them.
+//! Evaluates harnesses and adapters on tasks, compares them, and trains the weights.
 
 pub mod evaluate;
+pub mod weights;

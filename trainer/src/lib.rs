@@ -27,5 +27,5 @@ pub use error::TrainError;
 pub use patience::{Patience, PatienceSettings};
 pub use queue::Queue;
 pub use settings::{Backend, Method, Precision, Recompute, Settings};
-pub use trainer::{Parity, Trainer, Update};
+pub use trainer::{Parity, Saved, Trainer, Update};
 pub use trajectory::{FORMAT, Header, ModelCall, Trajectories, Trajectory};

@@ -27,6 +27,15 @@ pub struct Trainer {
     base: PathBuf,
 }
 
+/// What was trained, in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// A PEFT folder.
+    Adapter(PathBuf),
+    /// A file of safetensors with all weights.
+    Weights(PathBuf),
+}
+
 /// What one update did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -312,6 +321,17 @@ impl Trainer {
         variables
             .map(|(name, variable)| (name.clone(), variable.as_tensor().detach()))
             .collect()
+    }
+
+    /// Where [`Self::save`] put what was trained.
+    #[must_use]
+    pub fn saved(folder: &Path) -> Saved {
+        let adapter = folder.join(ADAPTER);
+        if adapter.exists() {
+            Saved::Adapter(adapter)
+        } else {
+            Saved::Weights(folder.join(WEIGHTS))
+        }
     }
 
     /// Takes up what [`Self::save`] wrote after `steps` steps of the optimizer.

@@ -44,6 +44,9 @@ pub struct ModelCall {
     pub log_probabilities: Vec<f32>,
     /// How many tokens the server says it read and wrote.
     pub counted: (u32, u32),
+    /// The sampled ids say another text than the one that came with them: another tokenizer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_text: bool,
 }
 
 /// Under what trajectories came about. Files with other headers do not belong together.
@@ -248,6 +251,7 @@ pub(crate) mod tests {
             sampled: sampled.to_vec(),
             log_probabilities: vec![-0.5; sampled.len()],
             counted: (prompt.len() as u32, sampled.len() as u32),
+            other_text: false,
         });
         Trajectory {
             item: item.to_owned(),

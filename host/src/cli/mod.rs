@@ -1,6 +1,7 @@
 //! What can be written on the command line. Completions and the manual come from here too.
 
 mod evaluation;
+mod training;
 
 use std::{net::IpAddr, path::PathBuf};
 
@@ -11,6 +12,8 @@ pub(crate) use evaluation::{
     Compare, DataCommand, DataPull, DataTask, Eval, EvaluationArgs, Grade, IndexBuild,
     IndexCommand, IndexSearch, IndexTask, TaskCheck, TaskCommand, TaskTask,
 };
+
+pub(crate) use training::{Export, Train};
 
 /// Run harnesses that nobody trusts around a language model.
 ///
@@ -49,6 +52,8 @@ pub(crate) enum Command {
     Replay(Replay),
     Eval(Eval),
     Compare(Compare),
+    Train(Train),
+    Export(Export),
     Grade(Grade),
     Data(DataCommand),
     Task(TaskCommand),

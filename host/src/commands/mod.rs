@@ -6,6 +6,7 @@ mod compare;
 mod data;
 mod doctor;
 mod eval;
+mod export;
 mod grade;
 mod index;
 mod inspect;
@@ -17,6 +18,7 @@ mod replay;
 mod run;
 mod serve;
 mod task;
+mod train;
 
 use crate::{
     cli::{Cli, Command},
@@ -34,6 +36,8 @@ pub(crate) fn execute(cli: Cli) -> CommandResult {
         Command::Replay(arguments) => replay::execute(&context?, &arguments),
         Command::Eval(arguments) => eval::execute(&context?, &arguments),
         Command::Compare(arguments) => compare::execute(&context?, &arguments),
+        Command::Train(arguments) => train::execute(&context?, &arguments),
+        Command::Export(arguments) => export::execute(&context?, &arguments),
         Command::Grade(arguments) => grade::execute(&context?, &arguments),
         Command::Data(arguments) => data::execute(&context?, &arguments),
         Command::Task(arguments) => task::execute(&context?, &arguments),

@@ -72,6 +72,22 @@ impl Layer {
     }
 }
 
+impl Layer {
+    fn norms(&self) -> Vec<&Norm> {
+        let mut all = vec![&self.before_mixer, &self.before_mlp];
+        all.extend(&self.after_mixer);
+        all.extend(&self.after_mlp);
+        match &self.mixer {
+            Mixer::Attention(mixer) => {
+                let norms = mixer.norms.iter();
+                all.extend(norms.flat_map(|(queries, keys)| [queries, keys]));
+            }
+            Mixer::DeltaNet(mixer) => all.push(&mixer.norm),
+        }
+        all
+    }
+}
+
 fn normed(norm: Option<&Norm>, x: Tensor) -> Result<Tensor, LmError> {
     match norm {
         Some(norm) => norm.forward(&x),
@@ -215,6 +231,14 @@ impl Decoder {
             }
         }
         parts
+    }
+
+    /// Every norm with weights.
+    pub(crate) fn norms(&self) -> impl Iterator<Item = &Norm> {
+        self.layers
+            .iter()
+            .flat_map(Layer::norms)
+            .chain([&self.norm])
     }
 
     /// Every tensor that can be trained, by its name in the checkpoint.

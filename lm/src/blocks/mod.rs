@@ -81,7 +81,7 @@ impl Loader<'_> {
         let weight = self
             .checkpoint
             .norm(&format!("{name}.weight"), width, less_one)?;
-        Norm::new(name, weight, epsilon, &self.backend)
+        Norm::new(name, weight, epsilon, less_one, &self.backend)
     }
 
     /// Matrices that read the same rows; `(name, outputs)` each.

@@ -11,6 +11,8 @@ use crate::{LmError, kernels::rows, ops};
 pub(crate) struct Norm {
     pub(crate) name: String,
     pub(crate) epsilon: f32,
+    /// Files of safetensors hold its weights less one.
+    pub(crate) less_one: bool,
     weight: Weight,
 }
 
@@ -24,6 +26,7 @@ impl Norm {
         name: &str,
         weight: Vec<f32>,
         epsilon: f64,
+        less_one: bool,
         backend: &Backend,
     ) -> Result<Self, LmError> {
         let weight = match backend {
@@ -35,6 +38,7 @@ impl Norm {
         Ok(Self {
             name: name.to_owned(),
             epsilon: epsilon as f32,
+            less_one,
             weight,
         })
     }
@@ -73,10 +77,16 @@ impl Norm {
         }
     }
 
+    /// The name of its weights in files.
+    pub(crate) fn weight_name(&self) -> String {
+        format!("{}.weight", self.name)
+    }
+
     /// Every tensor that can be trained, by name.
     pub(crate) fn trainable(&mut self, visit: &mut dyn FnMut(&str, &mut Tensor)) {
+        let name = self.weight_name();
         if let Weight::Tensor(weight) = &mut self.weight {
-            visit(&format!("{}.weight", self.name), weight);
+            visit(&name, weight);
         }
     }
 }

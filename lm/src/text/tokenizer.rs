@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tokenizers::Tokenizer as Inner;
 
 use super::{Template, vocabulary};
@@ -133,6 +134,45 @@ impl Tokenizer {
         })
     }
 
+    /// Writes `tokenizer.json` and `tokenizer_config.json`.
+    pub(crate) fn save(
+        &self,
+        folder: &Path,
+        template: Option<&str>,
+        beginning: Option<u32>,
+        end: Option<u32>,
+    ) -> Result<(), LmError> {
+        let path = folder.join("tokenizer.json");
+        self.inner
+            .save(&path, false)
+            .map_err(|error| LmError::Tokenizer(format!("`{}`: {error}", path.display())))?;
+        let text = |id: Option<u32>| id.and_then(|id| self.inner.id_to_token(id));
+        let settings = serde_json::json!({
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "add_bos_token": self.beginning.is_some(),
+            "bos_token": text(beginning),
+            "eos_token": text(end),
+            "chat_template": template,
+        });
+        let path = folder.join("tokenizer_config.json");
+        std::fs::write(&path, format!("{settings:#}\n")).map_err(|error| LmError::Io {
+            path: path.display().to_string(),
+            error,
+        })
+    }
+
+    /// What tells this tokenizer from others: the SHA-256 of all that it is made of.
+    pub(crate) fn hash(&self) -> Result<String, LmError> {
+        let json = self.inner.to_string(false);
+        let json = json.map_err(|error| LmError::Tokenizer(error.to_string()))?;
+        // Maps are written in no order of their own.
+        let json: Value =
+            serde_json::from_str(&json).map_err(|error| LmError::Tokenizer(error.to_string()))?;
+        let mut hasher = Sha256::new();
+        hash_value(&json, &mut hasher);
+        Ok(format!("{:x}", hasher.finalize()))
+    }
+
     /// A text as it is, control tokens that are written out included.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, LmError> {
         if text.len() > LONGEST_TEXT {
@@ -180,6 +220,33 @@ impl Tokenizer {
             return None;
         }
         vocabulary::bytes(&self.inner, &self.inner.id_to_token(id)?)
+    }
+}
+
+/// Hashes JSON with the keys of objects in order.
+fn hash_value(value: &Value, hasher: &mut Sha256) {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(key, _)| *key);
+            hasher.update([b'{']);
+            for (key, value) in fields {
+                hasher.update((key.len() as u64).to_le_bytes());
+                hasher.update(key);
+                hash_value(value, hasher);
+            }
+            hasher.update([b'}']);
+        }
+        Value::Array(values) => {
+            hasher.update([b'[']);
+            values.iter().for_each(|value| hash_value(value, hasher));
+            hasher.update([b']']);
+        }
+        plain => {
+            let text = plain.to_string();
+            hasher.update((text.len() as u64).to_le_bytes());
+            hasher.update(text);
+        }
     }
 }
 

@@ -37,6 +37,7 @@ use grading::Grading;
 const TRIES: usize = 3;
 
 /// What is evaluated, and how.
+#[derive(Clone)]
 pub struct Evaluation<'a> {
     /// Where episodes run.
     pub sandbox: &'a Sandbox,
@@ -124,7 +125,10 @@ impl Evaluation<'_> {
             before,
         };
         let mut episodes = stream::iter(missing)
-            .map(|(item, rollout)| self.graded(item, rollout))
+            .map(|(item, rollout)| async move {
+                let (_, entry) = self.graded(item, rollout).await?;
+                Ok::<_, EvaluateError>(entry)
+            })
             .buffer_unordered(self.jobs.max(1));
         while let Some(entry) = episodes.next().await {
             let entry = entry?;
@@ -135,8 +139,15 @@ impl Evaluation<'_> {
         journal.sync()
     }
 
-    /// One episode, tried again when it fails for no fault of the harness.
-    async fn graded(&self, item: &Item, rollout: u32) -> Result<Entry, EvaluateError> {
+    /// One episode and its grade; it is tried again when it fails for no fault of the harness.
+    ///
+    /// # Errors
+    /// When the sandbox fails as a whole, the item has no reference, or a trace can't be written.
+    pub async fn graded(
+        &self,
+        item: &Item,
+        rollout: u32,
+    ) -> Result<(Record, Entry), EvaluateError> {
         let missing = || EvaluateError::NoReference {
             item: item.id.clone(),
         };
@@ -161,7 +172,8 @@ impl Evaluation<'_> {
                 grader: &self.task.settings.grader,
                 judge: self.judge.as_deref(),
             };
-            return Ok(grading.entry(item, reference, &record, tries).await);
+            let entry = grading.entry(item, reference, &record, tries).await;
+            return Ok((record, entry));
         }
     }
 

@@ -108,7 +108,8 @@ fn of_one(trajectory: &Trajectory, bounds: Bounds) -> (Vec<Sequence>, Dropped) {
 fn has_drifted(call: &ModelCall) -> bool {
     let counted = (call.counted.0 as usize, call.counted.1 as usize);
     let probabilities = &call.log_probabilities;
-    counted != (call.prompt.len(), call.sampled.len())
+    call.other_text
+        || counted != (call.prompt.len(), call.sampled.len())
         || !(probabilities.is_empty() || probabilities.len() == call.sampled.len())
         || probabilities.iter().any(|p| !p.is_finite() || *p > 1e-3)
 }

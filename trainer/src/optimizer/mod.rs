@@ -228,7 +228,7 @@ mod tests {
         near([0.89, 2.08, 2.87]);
         let halves = [("w".to_owned(), (&gradients["w"] * -0.05).unwrap())].into();
         optimizer.step(&variables, &halves, 0.1).unwrap();
-        near([0.834_257, 2.106_043_1, 2.794_457_2]);
+        near([0.834_257, 2.106_043, 2.794_457_2]);
     }
 
     #[test]

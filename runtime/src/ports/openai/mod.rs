@@ -3,7 +3,11 @@
 
 mod wire;
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{PoisonError, RwLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use reqwest::{Client, StatusCode, Url, header, redirect};
@@ -44,6 +48,8 @@ pub struct OpenAiConfig {
     pub model: String,
     /// The key, if the server wants one.
     pub key: Option<Secret>,
+    /// Ask for the token ids that are read and written, as vLLM gives them: for training.
+    pub token_ids: bool,
     /// Requests at once, at the most.
     pub concurrency: usize,
     /// How often a request is sent again.
@@ -64,6 +70,7 @@ impl OpenAiConfig {
             base,
             model,
             key,
+            token_ids: false,
             concurrency: 64,
             retries: 4,
             connect: Duration::from_secs(10),
@@ -96,6 +103,8 @@ pub struct OpenAi {
     base: Url,
     client: Client,
     throttle: Throttle,
+    /// What requests name as the model.
+    model: RwLock<String>,
 }
 
 impl OpenAi {
@@ -121,11 +130,39 @@ impl OpenAi {
             .build()?;
         let throttle = Throttle::new(config.concurrency);
         Ok(Self {
+            model: RwLock::new(config.model.clone()),
             config,
             base,
             client,
             throttle,
         })
+    }
+
+    /// The model that requests name.
+    pub fn model(&self) -> String {
+        self.model
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Names another model of the same server from now on, such as an adapter.
+    pub fn use_model(&self, name: String) {
+        *self.model.write().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    /// Sends any request to the server and gives what it answers, as text.
+    ///
+    /// # Errors
+    /// When the server refuses it, or fails for longer than it is tried.
+    pub async fn post(
+        &self,
+        path: &str,
+        body: &Value,
+        deadline: Instant,
+    ) -> Result<String, PortError> {
+        let text = |bytes: &[u8]| Ok(String::from_utf8_lossy(bytes).into_owned());
+        self.send(path, body, deadline, &text).await
     }
 
     fn url(&self, path: &str) -> Url {
@@ -137,12 +174,18 @@ impl OpenAi {
     }
 
     /// Sends a request until it is answered, it is refused for good, or its time is up.
-    async fn send(&self, path: &str, body: &Value, deadline: Instant) -> Result<Reply, PortError> {
+    async fn send<T>(
+        &self,
+        path: &str,
+        body: &Value,
+        deadline: Instant,
+        parse: &(dyn Fn(&[u8]) -> Result<T, serde_json::Error> + Sync),
+    ) -> Result<T, PortError> {
         let deadline = deadline.min(Instant::now() + self.config.total);
         let mut last = String::from("no time was left for it");
         for attempt in 0..=self.config.retries {
             let place = self.throttle.enter().await;
-            let answer = timeout_at(deadline, self.once(path, body)).await;
+            let answer = timeout_at(deadline, self.once(path, body, parse)).await;
             drop(place);
             let wait = match answer {
                 Err(_) => {
@@ -182,7 +225,12 @@ impl OpenAi {
         )))
     }
 
-    async fn once(&self, path: &str, body: &Value) -> Result<Reply, Failed> {
+    async fn once<T>(
+        &self,
+        path: &str,
+        body: &Value,
+        parse: &(dyn Fn(&[u8]) -> Result<T, serde_json::Error> + Sync),
+    ) -> Result<T, Failed> {
         let mut request = self.client.post(self.url(path)).json(body);
         if let Some(Secret(key)) = &self.config.key {
             request = request.bearer_auth(key);
@@ -211,7 +259,7 @@ impl OpenAi {
             bytes.extend_from_slice(&part);
         }
         if status.is_success() {
-            return serde_json::from_slice(&bytes)
+            return parse(&bytes)
                 .map_err(|error| Failed::again(format!("its reply is no completion: {error}")));
         }
         let said = server_message(&bytes);
@@ -301,18 +349,17 @@ fn retry_after(value: &header::HeaderValue) -> Option<Duration> {
 #[async_trait]
 impl ChatModel for OpenAi {
     fn name(&self) -> String {
-        self.config.model.clone()
+        self.model()
     }
 
     async fn complete(&self, request: ModelRequest<'_>) -> Result<ModelReply, PortError> {
-        let (path, body) = wire::body(&self.config.model, request)?;
-        let reply = self.send(path, &body, request.deadline).await?;
+        let (path, body) = wire::body(&self.model(), request, self.config.token_ids)?;
+        let parse = |bytes: &[u8]| serde_json::from_slice::<Reply>(bytes);
+        let mut reply = self.send(path, &body, request.deadline, &parse).await?;
+        let tokens = reply.tokens().filter(|_| self.config.token_ids);
         let completion = reply.completion().ok_or_else(|| {
             PortError::Infrastructure("the model's server sent a reply without choices".to_owned())
         })?;
-        Ok(ModelReply {
-            completion,
-            tokens: None,
-        })
+        Ok(ModelReply { completion, tokens })
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     contract::{
         Completion, Constraint, FinishReason, Message, Prompt, Request, Role, ToolCall, Usage,
     },
-    ports::{ModelRequest, PortError},
+    ports::{ModelRequest, PortError, Tokens},
 };
 
 /// The path and the body of a request.
@@ -17,6 +17,7 @@ use crate::{
 pub(super) fn body(
     model: &str,
     request: ModelRequest<'_>,
+    token_ids: bool,
 ) -> Result<(&'static str, Value), PortError> {
     let Request {
         prompt,
@@ -46,6 +47,14 @@ pub(super) fn body(
             "completions"
         }
     };
+    if token_ids {
+        body["return_token_ids"] = json!(true);
+        // Of the sampled token alone.
+        body["logprobs"] = match prompt {
+            Prompt::Chat(_) => json!(true),
+            Prompt::Raw(_) => json!(0),
+        };
+    }
     if !stop.is_empty() {
         body["stop"] = json!(stop);
     }
@@ -137,6 +146,8 @@ pub(super) fn server_message(bytes: &[u8]) -> String {
 #[derive(Deserialize)]
 pub(super) struct Reply {
     choices: Vec<Choice>,
+    /// Of conversations; completions have it in their choices.
+    prompt_token_ids: Option<Vec<u32>>,
     #[serde(default)]
     usage: ReplyUsage,
 }
@@ -154,6 +165,23 @@ struct Choice {
     message: Option<ReplyMessage>,
     text: Option<String>,
     finish_reason: Option<String>,
+    prompt_token_ids: Option<Vec<u32>>,
+    token_ids: Option<Vec<u32>>,
+    logprobs: Option<ReplyLogprobs>,
+}
+
+/// In the form of conversations, or in that of completions.
+#[derive(Deserialize, Default)]
+struct ReplyLogprobs {
+    #[serde(default)]
+    content: Option<Vec<ReplyLogprob>>,
+    #[serde(default)]
+    token_logprobs: Option<Vec<Option<f32>>>,
+}
+
+#[derive(Deserialize)]
+struct ReplyLogprob {
+    logprob: f32,
 }
 
 #[derive(Deserialize)]
@@ -182,6 +210,23 @@ struct ReplyFunction {
 }
 
 impl Reply {
+    /// What was read and written, token by token, where the server tells.
+    pub(super) fn tokens(&mut self) -> Option<Tokens> {
+        let choice = self.choices.first_mut()?;
+        let prompt = choice.prompt_token_ids.take();
+        let sampled = choice.token_ids.take()?;
+        let told = choice.logprobs.take().unwrap_or_default();
+        let of_chat = told
+            .content
+            .map(|content| content.iter().map(|token| token.logprob).collect());
+        let of_text = || -> Option<Vec<f32>> { told.token_logprobs?.into_iter().collect() };
+        Some(Tokens {
+            prompt: prompt.or_else(|| self.prompt_token_ids.take())?,
+            sampled,
+            log_probabilities: of_chat.or_else(of_text).unwrap_or_default(),
+        })
+    }
+
     /// The first choice, if there is one.
     pub(super) fn completion(self) -> Option<Completion> {
         let choice = self.choices.into_iter().next()?;

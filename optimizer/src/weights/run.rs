@@ -1,0 +1,229 @@
+//! A run's folder: what it was begun with, and where things lie in it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use whale_runtime::Digest;
+use whale_trainer::TrainError;
+
+use super::{RunSettings, WeightsError};
+
+/// What fixes the results of a run beside its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Identity {
+    /// The hash of the model's files.
+    pub model: String,
+    /// What tells its tokenizer from others.
+    pub tokenizer: String,
+    /// The harness's digest.
+    pub harness: String,
+    /// The digest of the task's settings and items.
+    pub task: String,
+    /// The digest of its splits.
+    pub splits: String,
+}
+
+/// The folder of a run.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+/// The first file of a run's folder: all settings, and what they led to.
+pub const FILE: &str = "whale.toml";
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Begun {
+    /// The SHA-256 of the resolved settings.
+    settings_hash: String,
+    identity: Identity,
+    settings: RunSettings,
+}
+
+impl RunFolder {
+    /// Begins a run in a folder, or goes on with the one that is there.
+    ///
+    /// # Errors
+    /// When the folder can't be used, or belongs to a run with other settings, another model,
+    /// harness or task.
+    pub fn open(
+        path: &Path,
+        settings: &RunSettings,
+        identity: &Identity,
+    ) -> Result<Self, WeightsError> {
+        let run = Self {
+            path: path.to_owned(),
+        };
+        for folder in [run.path.clone(), run.path.join("rollouts")] {
+            fs::create_dir_all(&folder).map_err(io(&folder))?;
+        }
+        let file = run.path.join(FILE);
+        if file.exists() {
+            let theirs = read(&file)?;
+            run.check(&theirs, settings, identity)?;
+        } else {
+            let json = serde_json::to_vec(settings).unwrap_or_default();
+            let begun = Begun {
+                settings_hash: Digest::of(&json).as_str().to_owned(),
+                identity: identity.clone(),
+                settings: settings.clone(),
+            };
+            let text = toml::to_string(&begun).map_err(|error| format_error(&file, &error))?;
+            let beside = run.path.join(".whale.toml.part");
+            fs::write(&beside, text).map_err(io(&beside))?;
+            fs::rename(&beside, &file).map_err(io(&file))?;
+        }
+        Ok(run)
+    }
+
+    /// The settings that a run was begun with.
+    ///
+    /// # Errors
+    /// When the folder is none of a run.
+    pub fn settings(path: &Path) -> Result<RunSettings, WeightsError> {
+        Ok(read(&path.join(FILE))?.settings)
+    }
+
+    fn check(
+        &self,
+        theirs: &Begun,
+        settings: &RunSettings,
+        identity: &Identity,
+    ) -> Result<(), WeightsError> {
+        let flat = |settings: &RunSettings, identity: &Identity| {
+            let mut all = BTreeMap::new();
+            let settings = serde_json::to_value(settings).unwrap_or_default();
+            let identity = serde_json::to_value(identity).unwrap_or_default();
+            flatten("", &settings, &mut all);
+            flatten("identity", &identity, &mut all);
+            all
+        };
+        let (there, here) = (
+            flat(&theirs.settings, &theirs.identity),
+            flat(settings, identity),
+        );
+        let names = there.keys().chain(here.keys());
+        let other = names
+            .into_iter()
+            .find(|name| there.get(*name) != here.get(*name));
+        match other {
+            None => Ok(()),
+            Some(name) => {
+                let text = |all: &BTreeMap<String, String>| {
+                    all.get(name)
+                        .cloned()
+                        .unwrap_or_else(|| "not set".to_owned())
+                };
+                Err(WeightsError::OtherRun {
+                    path: self.path.display().to_string(),
+                    what: format!("`{name}`"),
+                    theirs: text(&there),
+                    ours: text(&here),
+                })
+            }
+        }
+    }
+
+    /// The trajectories of a step.
+    #[must_use]
+    pub fn rollouts(&self, step: u64) -> PathBuf {
+        self.path.join("rollouts").join(format!("{step:06}.jsonl"))
+    }
+
+    /// The checkpoints.
+    #[must_use]
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+
+    /// One row a step.
+    #[must_use]
+    pub fn metrics(&self) -> PathBuf {
+        self.path.join("metrics.jsonl")
+    }
+
+    /// TensorBoard's files.
+    #[must_use]
+    pub fn events(&self) -> PathBuf {
+        self.path.join("tensorboard")
+    }
+
+    /// What a training command is given and gives back.
+    #[must_use]
+    pub fn updates(&self) -> PathBuf {
+        self.path.join("updates")
+    }
+
+    /// What was learned: a PEFT adapter, or a model of its own where all weights were trained.
+    #[must_use]
+    pub fn learned(&self) -> PathBuf {
+        self.path.join("learned")
+    }
+
+    /// Puts it there, whole or not at all.
+    pub(super) fn leave<T>(
+        &self,
+        fill: impl FnOnce(&Path) -> Result<T, TrainError>,
+    ) -> Result<(), WeightsError> {
+        let beside = self.path.join(".learned.part");
+        let remove = |folder: &Path| match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(folder)(error)),
+            _ => Ok(()),
+        };
+        remove(&beside)?;
+        fill(&beside)?;
+        remove(&self.learned())?;
+        fs::rename(&beside, self.learned()).map_err(io(&self.learned()))
+    }
+
+    /// What is handed over, for as long as that takes.
+    #[must_use]
+    pub fn handed(&self) -> PathBuf {
+        self.path.join(".handed")
+    }
+}
+
+/// Tables as names with dots.
+fn flatten(prefix: &str, value: &serde_json::Value, all: &mut BTreeMap<String, String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                let name = if prefix.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{prefix}.{name}")
+                };
+                flatten(&name, value, all);
+            }
+        }
+        serde_json::Value::Null => {}
+        plain => {
+            all.insert(prefix.to_owned(), plain.to_string());
+        }
+    }
+}
+
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> WeightsError {
+    let path = path.display().to_string();
+    move |error| TrainError::Io { path, error }.into()
+}
+
+fn format_error(path: &Path, error: &dyn std::fmt::Display) -> WeightsError {
+    TrainError::Format {
+        path: path.display().to_string(),
+        line: None,
+        message: error.to_string(),
+    }
+    .into()
+}
+
+fn read(file: &Path) -> Result<Begun, WeightsError> {
+    let text = fs::read_to_string(file).map_err(io(file))?;
+    toml::from_str(&text).map_err(|error| format_error(file, &error))
+}
