@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, thread, time::Instant};
 
-use crate::simd::{Kernel, Simd, dispatch};
+use crate::simd::{Kernel, LANES, Simd, dispatch};
 
 /// Sums that are in hand at once, enough to hide how long one instruction takes.
 const SUMS: usize = 12;
@@ -19,6 +19,20 @@ pub fn products_per_second(threads: usize) -> f64 {
         thread::scope(|scope| {
             for thread in 0..threads {
                 scope.spawn(move || black_box(dispatch(Products(black_box(thread as i32)))));
+            }
+        });
+    })
+}
+
+/// Products of 32-bit numbers a second, each added to a sum, on this many threads, with everything in
+/// registers.
+#[must_use]
+pub fn wide_products_per_second(threads: usize) -> f64 {
+    let products = (STEPS * SUMS * LANES * threads) as f64;
+    best(products, || {
+        thread::scope(|scope| {
+            for thread in 0..threads {
+                scope.spawn(move || black_box(dispatch(WideProducts(black_box(thread as f32)))));
             }
         });
     })
@@ -64,6 +78,24 @@ impl Kernel for Products {
             total += simd.sum(simd.to_f32(sum));
         }
         total
+    }
+}
+
+struct WideProducts(f32);
+
+impl Kernel for WideProducts {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> f32 {
+        let (x, weight) = (simd.splat(self.0), simd.splat(0.999));
+        let mut sums = [simd.splat(0.0); SUMS];
+        for _ in 0..STEPS {
+            for sum in &mut sums {
+                *sum = simd.fma(*sum, weight, x);
+            }
+        }
+        sums.into_iter().map(|sum| simd.sum(sum)).sum()
     }
 }
 

@@ -26,3 +26,4 @@ mod retrieval;
 mod server;
 mod support;
 mod tasks;
+mod training;

@@ -46,21 +46,27 @@ Examples:
   whale-host export run/ --adapter my-adapter/
   whale-host export run/ --merged my-model/
   whale-host export run/ --dataset sequences.jsonl")]
-#[group(required = true, multiple = false, id = "what")]
 pub(crate) struct Export {
     /// The run's folder
     pub(crate) run: PathBuf,
 
+    #[command(flatten)]
+    pub(crate) what: Exported,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Exported {
     /// Write the adapter as PEFT has it into this folder
-    #[arg(long, value_name = "DIR", group = "what")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) adapter: Option<PathBuf>,
 
     /// Write a model of its own into this folder: safetensors in 32 bits, configuration, tokenizer
-    #[arg(long, value_name = "DIR", group = "what")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) merged: Option<PathBuf>,
 
     /// Write the sequences that were kept into this file: token ids and labels, one JSON object a
     /// line
-    #[arg(long, value_name = "FILE", group = "what")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) dataset: Option<PathBuf>,
 }

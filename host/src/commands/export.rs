@@ -9,7 +9,7 @@ use std::{
 use anyhow::anyhow;
 use candle_core::{DType, Device};
 use serde::Deserialize;
-use whale_lm::{Adapter, Learner, Lora, Model, Trainable, Trained, merge};
+use whale_lm::{Adapter, Learner, Lora, Model, Supervised, Trainable, Trained, merge};
 use whale_optimizer::weights::{RunFolder, RunSettings, gather};
 use whale_trainer::{
     Saved, Trainer, checkpoint::Checkpoints, data, export::dataset, select::select,
@@ -27,13 +27,13 @@ pub(crate) fn execute(context: &Context, arguments: &Export) -> CommandResult {
     let settings = RunFolder::settings(run).map_err(|error| {
         training::failure(error).hint("a run's folder is what `whale-host train --out` names")
     })?;
-    if let Some(out) = &arguments.adapter {
+    if let Some(out) = &arguments.what.adapter {
         adapter(run, out)?;
     }
-    if let Some(out) = &arguments.merged {
+    if let Some(out) = &arguments.what.merged {
         merged(context, run, &settings, out)?;
     }
-    if let Some(out) = &arguments.dataset {
+    if let Some(out) = &arguments.what.dataset {
         sequences(context, run, &settings, out)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -115,15 +115,13 @@ fn merged(
     Ok(())
 }
 
-/// How far what was trained and what was written are apart, after some prompts.
+/// How far what was trained and what was written are apart, on some texts.
 fn apart(base: &Path, saved: &Saved, settings: &RunSettings, out: &Path) -> Result<f32, Failure> {
-    let prompts: Vec<Vec<u32>> = (1..5u32)
-        .map(|prompt| {
-            (0..16)
-                .map(|place| 3 + (place * 17 * prompt) % 89)
-                .collect()
-        })
-        .collect();
+    let text = |step: u32| Supervised {
+        tokens: (0..32).map(|place| 3 + (place * 17 * step) % 89).collect(),
+        chosen: (1..32).collect(),
+    };
+    let texts: Vec<Supervised> = (1..5).map(text).collect();
     let Saved::Adapter(folder) = saved else {
         // The weights themselves were written, and there is nothing to hold them against.
         return Ok(0.0);
@@ -135,7 +133,7 @@ fn apart(base: &Path, saved: &Saved, settings: &RunSettings, out: &Path) -> Resu
         .map_err(|error| training::failure(error.into()))?;
     let expected = trainer
         .learner()
-        .likeliest(&prompts)
+        .log_probabilities(&texts)
         .map_err(Failure::user)?;
     drop(trainer);
     let fresh = Trained::Adapter(Lora {
@@ -145,7 +143,7 @@ fn apart(base: &Path, saved: &Saved, settings: &RunSettings, out: &Path) -> Resu
         seed: 0,
     });
     let written = Learner::load(out, &Device::Cpu, DType::F32, fresh).map_err(Failure::user)?;
-    let found = written.likeliest(&prompts).map_err(Failure::user)?;
+    let found = written.log_probabilities(&texts).map_err(Failure::user)?;
     let off = expected.iter().zip(&found).map(|(a, b)| (a - b).abs());
     Ok(off.fold(0.0, f32::max))
 }

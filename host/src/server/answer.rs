@@ -28,6 +28,8 @@ pub(super) struct Answer {
     pub(super) prompts: Vec<Vec<u32>>,
     /// Log-probabilities are wanted.
     pub(super) log_probabilities: bool,
+    /// Those of the prompts' own tokens, from the second on, where they are wanted.
+    of_prompts: Option<Vec<Vec<f32>>>,
     id: String,
     created: u64,
 }
@@ -78,9 +80,15 @@ impl Answer {
             form,
             prompts,
             log_probabilities,
+            of_prompts: None,
             id,
             created,
         }
+    }
+
+    /// With the log-probabilities of the prompts' own tokens, from the second on.
+    pub(super) fn with_prompts(self, of_prompts: Option<Vec<Vec<f32>>>) -> Self {
+        Self { of_prompts, ..self }
     }
 
     /// Waits for the replies, or gives them out as they come.
@@ -167,6 +175,13 @@ impl Answer {
                 let prompt = &self.prompts[index / self.form.replies as usize];
                 choice["prompt_token_ids"] = json!(prompt);
             }
+        }
+        if let Some(of_prompts) = &self.of_prompts {
+            let prompt = index / self.form.replies as usize;
+            let told = of_prompts[prompt].iter().zip(&self.prompts[prompt][1..]);
+            let told = told.map(|(p, id)| json!({ id.to_string(): { "logprob": p } }));
+            // Nothing comes before the first.
+            choice["prompt_logprobs"] = [Value::Null].into_iter().chain(told).collect();
         }
         choice
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use serde::Deserialize;
+use whale_lm::{Request, Work};
 
 use super::{
     Fault, Server,
@@ -17,6 +18,8 @@ pub(super) struct Completion {
     prompt: Prompts,
     /// How many of the likeliest tokens to give.
     logprobs: Option<usize>,
+    /// vLLM's: the log-probability of each of the prompt's own tokens, with 0 of the likeliest.
+    prompt_logprobs: Option<usize>,
     echo: Option<bool>,
     suffix: Option<String>,
     best_of: Option<u32>,
@@ -93,8 +96,36 @@ fn start(server: Arc<Server>, completion: Completion) -> Result<(Answer, Replies
     )?;
     let model = completion.common.model;
     let logprobs = completion.logprobs.is_some();
-    Ok((
-        Answer::new(server, Kind::Text, model, form, prompts, logprobs),
-        replies,
-    ))
+    let of_prompts = match completion.prompt_logprobs {
+        None => None,
+        Some(0) => Some(score(&server, &prompts, adapter.as_deref())?),
+        Some(_) => {
+            return Err(Fault::setting(
+                "prompt_logprobs",
+                "`prompt_logprobs` is 0 here: the prompt's own tokens and no others",
+            ));
+        }
+    };
+    let answer = Answer::new(server, Kind::Text, model, form, prompts, logprobs);
+    Ok((answer.with_prompts(of_prompts), replies))
+}
+
+/// The log-probability of each token of each prompt but its first.
+fn score(
+    server: &Server,
+    prompts: &[Vec<u32>],
+    adapter: Option<&str>,
+) -> Result<Vec<Vec<f32>>, Fault> {
+    let one = |prompt: &Vec<u32>| {
+        let Some((first, rest)) = prompt.split_first().filter(|(_, rest)| !rest.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let request = Request {
+            prompt: vec![*first],
+            work: Work::Score(rest.to_vec()),
+            adapter: adapter.map(str::to_owned),
+        };
+        Ok(server.engine.score(request)?.log_probabilities)
+    };
+    prompts.iter().map(one).collect()
 }

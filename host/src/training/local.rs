@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
-use whale_lm::{Compute, Engine, EngineConfig, Event, Generate, Model, Request, Sampling, Work};
+use whale_lm::{Compute, Engine, EngineConfig, Event, Model, Request, Work};
 use whale_optimizer::weights::{Policy, PolicyError, Served};
 use whale_runtime::ports::ChatModel;
 
@@ -96,29 +96,21 @@ impl Policy for LocalPolicy {
         Ok(())
     }
 
-    async fn likeliest(&self, prompts: &[Vec<u32>]) -> Result<Vec<f32>, PolicyError> {
+    async fn score(&self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>, PolicyError> {
         let serving = &self.model.serving();
         let deadline = Instant::now() + PROBE;
-        let asked = prompts.iter().map(|prompt| async move {
-            let generate = Generate {
-                max_tokens: 1,
-                sampling: Sampling {
-                    temperature: 0.0,
-                    ..Sampling::default()
-                },
-                ..Generate::default()
-            };
+        let asked = texts.iter().map(|text| async move {
+            let (first, rest) = text
+                .split_first()
+                .filter(|(_, rest)| !rest.is_empty())
+                .ok_or_else(|| refused("a probe has no tokens"))?;
             let request = Request {
-                prompt: prompt.clone(),
-                work: Work::Generate(generate),
+                prompt: vec![*first],
+                work: Work::Score(rest.to_vec()),
                 adapter: serving.adapter.clone(),
             };
             match serving.run(request, deadline).await {
-                Ok(Event::Generated(generated)) => generated
-                    .tokens
-                    .first()
-                    .map(|token| token.log_probability)
-                    .ok_or_else(|| refused("a probe gave no token")),
+                Ok(Event::Scored(scored)) => Ok(scored.log_probabilities),
                 Ok(_) => Err(refused("the engine did something else")),
                 Err(error) => Err(refused(error)),
             }

@@ -289,6 +289,11 @@ pub(crate) fn failure(error: WeightsError) -> Failure {
             "set `f32 = true` under `[rollouts]` where the sampler computes in fewer bits; a \
              difference that stays is a fault: other weights, tokens or template",
         ),
+        WeightsError::Train(TrainError::Io { error: ref io, .. })
+            if io.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Failure::user(error)
+        }
         WeightsError::Setting(_)
         | WeightsError::NoItems
         | WeightsError::NoTokens

@@ -114,20 +114,27 @@ impl Policy for RemotePolicy {
         }
     }
 
-    async fn likeliest(&self, prompts: &[Vec<u32>]) -> Result<Vec<f32>, PolicyError> {
-        let mut said = Vec::with_capacity(prompts.len());
-        for prompt in prompts {
+    async fn score(&self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let mut said = Vec::with_capacity(texts.len());
+        for text in texts {
             let body = json!({
-                "model": self.server.model(), "prompt": prompt, "max_tokens": 1,
-                "temperature": 0.0, "logprobs": 1,
+                "model": self.server.model(), "prompt": text, "max_tokens": 1, "temperature": 0.0,
+                "prompt_logprobs": 0,
             });
-            let text = self.post("completions", &body).await?;
-            let reply: Value = serde_json::from_str(&text).unwrap_or_default();
-            let told = &reply["choices"][0]["logprobs"]["token_logprobs"][0];
-            let told = told.as_f64().ok_or_else(|| {
-                PolicyError("the server tells no log-probabilities of token ids".to_owned())
-            })?;
-            said.push(told as f32);
+            let answer = self.post("completions", &body).await?;
+            let reply: Value = serde_json::from_str(&answer).unwrap_or_default();
+            let told = &reply["choices"][0]["prompt_logprobs"];
+            let told = text.iter().enumerate().skip(1).map(|(place, id)| {
+                let told = told[place][id.to_string()]["logprob"].as_f64();
+                told.map(|told| told as f32).ok_or_else(|| {
+                    PolicyError(
+                        "the server does not tell the log-probabilities of a prompt's tokens \
+                         (`prompt_logprobs`), so that nothing shows what it serves"
+                            .to_owned(),
+                    )
+                })
+            });
+            said.push(told.collect::<Result<_, _>>()?);
         }
         Ok(said)
     }

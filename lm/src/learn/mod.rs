@@ -18,7 +18,6 @@ pub use gradients::{Gradients, Pass};
 use crate::{
     Adapter, LmError, arch,
     blocks::{Backend, Decoder, Span},
-    kernels::rows::log_sum_exp,
     random::Uniform,
     weights::Checkpoint,
 };
@@ -210,35 +209,6 @@ impl Learner {
     pub fn log_probabilities(&self, sequences: &[Supervised]) -> Result<Vec<f32>, LmError> {
         let (spans, targets) = self.spans(sequences)?;
         chosen::values(&self.hidden(&spans)?, self.decoder.table(), &targets)
-    }
-
-    /// After each prompt, the natural logarithm of the likeliest token's probability: what a greedy
-    /// reply of one token tells, so that another program's weights can be compared with these.
-    ///
-    /// # Errors
-    /// When a prompt is empty, or the computation fails.
-    pub fn likeliest(&self, prompts: &[Vec<u32>]) -> Result<Vec<f32>, LmError> {
-        let span = |prompt: &Vec<u32>| {
-            Ok(Span {
-                wanted: vec![prompt.len().checked_sub(1).ok_or(LmError::Empty)?],
-                tokens: prompt.clone(),
-                start: 0,
-                table: Vec::new(),
-                slot: 0,
-                adapter: self.adapter.clone(),
-            })
-        };
-        let spans = prompts
-            .iter()
-            .map(span)
-            .collect::<Result<Vec<_>, LmError>>()?;
-        let logits = self.decoder.logits(&self.hidden(&spans)?)?;
-        let rows = logits.to_dtype(DType::F32)?.to_vec2::<f32>()?;
-        let likeliest = |row: &Vec<f32>| {
-            let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            highest - log_sum_exp(row)
-        };
-        Ok(rows.iter().map(likeliest).collect())
     }
 
     /// The rows before the logits of wanted tokens, without gradients.

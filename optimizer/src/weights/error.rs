@@ -23,9 +23,9 @@ pub enum WeightsError {
     Policy(#[from] PolicyError),
     /// New weights were handed over, and something else is served.
     #[error(
-        "the new weights were handed over, but {why} (over {} prompts, the sampler's \
+        "the new weights were handed over, but {why} (over {} tokens, the sampler's \
          log-probabilities moved by {:.5}{})",
-        moved.prompts, moved.sampler, moved.against()
+        moved.tokens, moved.sampler, moved.against()
     )]
     NotServed {
         /// How both moved.

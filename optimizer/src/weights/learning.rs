@@ -6,7 +6,7 @@ use std::{
 };
 
 use candle_core::Device;
-use whale_lm::{Adapter, Trainable, merge};
+use whale_lm::{Adapter, Supervised, Trainable, merge};
 use whale_trainer::{
     Backend, Settings, TrainError, Trainer, Update,
     data::{Bounds, Sequence},
@@ -129,10 +129,18 @@ impl Learning {
         }
     }
 
-    /// What the trainer says after each prompt; nothing where it is a command.
-    pub(super) fn likeliest(&self, prompts: &[Vec<u32>]) -> Result<Vec<f32>, TrainError> {
+    /// What the trainer says of each token of the texts but their first; nothing where it is a
+    /// command.
+    pub(super) fn score(&self, texts: &[Vec<u32>]) -> Result<Vec<f32>, TrainError> {
         match self {
-            Self::Local { trainer, .. } => Ok(trainer.learner().likeliest(prompts)?),
+            Self::Local { trainer, .. } => {
+                let asked = texts.iter().map(|text| Supervised {
+                    tokens: text.clone(),
+                    chosen: (1..text.len()).collect(),
+                });
+                let asked: Vec<Supervised> = asked.collect();
+                Ok(trainer.learner().log_probabilities(&asked)?)
+            }
             Self::Command { .. } => Ok(Vec::new()),
         }
     }

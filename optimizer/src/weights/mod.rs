@@ -42,10 +42,10 @@ use learning::{Learning, Ready};
 
 /// The version of a checkpoint's state.
 const STATE: u32 = 1;
-/// Prompts of a probe.
-const PROBES: usize = 8;
-/// The longest of them.
-const LONGEST_PROBE: usize = 512;
+/// Texts of a probe.
+const PROBES: usize = 6;
+/// The longest of them, in tokens.
+const LONGEST_PROBE: usize = 128;
 
 /// A weight phase.
 pub struct Phase<'a> {
@@ -341,7 +341,7 @@ impl Phase<'_> {
         total: u64,
         row: &mut Row,
     ) -> Result<(), WeightsError> {
-        if state.said.prompts.is_empty() {
+        if state.said.texts.is_empty() {
             state.said = self.ask(learning, probes(&learned)).await?;
         }
         let progress = state.queue.given as f64 / total as f64;
@@ -350,7 +350,7 @@ impl Phase<'_> {
         state.updates += 1;
         state.adapter = self.hand_over(learning).await?;
         row.adapter.clone_from(&state.adapter);
-        let said = self.ask(learning, state.said.prompts.clone()).await?;
+        let said = self.ask(learning, state.said.texts.clone()).await?;
         row.moved = Some(Moved::between(&state.said, &said).check()?);
         state.said = said;
         Ok(())
@@ -369,11 +369,11 @@ impl Phase<'_> {
         })
     }
 
-    async fn ask(&self, learning: &Learning, prompts: Vec<Vec<u32>>) -> Result<Said, WeightsError> {
+    async fn ask(&self, learning: &Learning, texts: Vec<Vec<u32>>) -> Result<Said, WeightsError> {
         Ok(Said {
-            trainer: tokio::task::block_in_place(|| learning.likeliest(&prompts))?,
-            sampler: self.policy.likeliest(&prompts).await?,
-            prompts,
+            trainer: tokio::task::block_in_place(|| learning.score(&texts))?,
+            sampler: self.policy.score(&texts).await?.concat(),
+            texts,
         })
     }
 
@@ -384,21 +384,15 @@ impl Phase<'_> {
     }
 }
 
-/// Contexts of sampled tokens, of different sequences where there are enough.
+/// Some sequences, evenly spread.
 fn probes(learned: &[Sequence]) -> Vec<Vec<u32>> {
-    let context = |index: usize| {
-        let sequence = &learned[index % learned.len()].supervised;
-        let place = sequence.chosen.len() * (index / learned.len() + 1) / (PROBES + 1);
-        let end = sequence.chosen[place.min(sequence.chosen.len() - 1)];
-        (end <= LONGEST_PROBE).then(|| sequence.tokens[..end].to_vec())
+    let count = PROBES.min(learned.len());
+    let text = |index: usize| {
+        let tokens = &learned[index * learned.len() / count].supervised.tokens;
+        // From the beginning on: a text that begins in the middle is none that was seen.
+        tokens[..tokens.len().min(LONGEST_PROBE)].to_vec()
     };
-    let mut probes: Vec<Vec<u32>> = (0..PROBES).filter_map(context).collect();
-    if probes.is_empty() {
-        // All contexts are long: the first tokens of one are a context, too.
-        let tokens = &learned[0].supervised.tokens;
-        probes.push(tokens[..tokens.len().min(LONGEST_PROBE)].to_vec());
-    }
-    probes
+    (0..count).map(text).collect()
 }
 
 impl Row {

@@ -30,8 +30,8 @@ pub trait Policy: Send + Sync {
     /// Serves something else from now on; what was computed under other weights is out of reach.
     async fn serve(&self, what: Served<'_>) -> Result<(), PolicyError>;
 
-    /// After each prompt, the natural logarithm of the likeliest token's probability.
-    async fn likeliest(&self, prompts: &[Vec<u32>]) -> Result<Vec<f32>, PolicyError>;
+    /// The natural logarithm of the probability of each token of each text but its first.
+    async fn score(&self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>, PolicyError>;
 
     /// Token ids as text, as the tokenizer that belongs to the trained model has it.
     fn decode(&self, ids: &[u32]) -> Option<String>;

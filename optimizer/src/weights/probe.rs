@@ -1,14 +1,14 @@
 //! Whether the sampler moved as the trainer did.
 //!
 //! An adapter under other names loads and does nothing; a cache may outlive the weights that it was
-//! computed with. So some prompts are asked before and after each update, of both: what the sampler's
-//! log-probabilities moved by must be what the trainer's moved by.
+//! computed with. So both are asked for the log-probabilities of the same tokens before and after each
+//! update: what the sampler's moved by must be what the trainer's moved by.
 
 use serde::{Deserialize, Serialize};
 
 use super::WeightsError;
 
-/// How both moved, as root mean squares over prompts.
+/// How both moved, as root mean squares over tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Moved {
@@ -16,8 +16,8 @@ pub struct Moved {
     pub sampler: f64,
     /// The trainer, where it is this program's.
     pub trainer: Option<Against>,
-    /// Prompts that were asked.
-    pub prompts: usize,
+    /// Tokens that were asked for.
+    pub tokens: usize,
 }
 
 /// The trainer's movement, and the sampler's against it.
@@ -29,24 +29,26 @@ pub struct Against {
     /// By how much the sampler moves where the trainer moves by 1, by least squares: 1 where both
     /// have the same weights, 0 where the sampler's are old.
     pub slope: f64,
-    /// How far both are apart where nothing moves: one computes in fewer bits, for one.
-    pub apart: f64,
+    /// The slope's standard error: a sampler that computes in fewer bits moves with some noise.
+    pub error: f64,
 }
 
-/// What both said of the same prompts.
+/// What both said of the same texts, token by token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Said {
-    /// The prompts.
-    pub prompts: Vec<Vec<u32>>,
-    /// The trainer.
+    /// The texts.
+    pub texts: Vec<Vec<u32>>,
+    /// The trainer; nothing where it is a command.
     pub trainer: Vec<f32>,
     /// The sampler.
     pub sampler: Vec<f32>,
 }
 
-/// A slope that is as far from 1 says that the weights are not the same.
-const SLOPES: std::ops::RangeInclusive<f64> = 0.5..=1.5;
+/// A slope that is surely outside says that the weights are not the same.
+const SLOPES: (f64, f64) = (0.5, 1.5);
+/// Standard errors that make it sure.
+const SURE: f64 = 3.0;
 
 impl Moved {
     /// From what both said before and after.
@@ -61,21 +63,27 @@ impl Moved {
         };
         let sampler = moves(&before.sampler, &after.sampler);
         let trainer = moves(&before.trainer, &after.trainer);
-        let along: f64 = trainer.iter().zip(&sampler).map(|(t, s)| t * s).sum();
-        let squares: f64 = trainer.iter().map(|t| t * t).sum();
+        let against = || {
+            let along: f64 = trainer.iter().zip(&sampler).map(|(t, s)| t * s).sum();
+            let squares: f64 = trainer.iter().map(|t| t * t).sum();
+            let slope = along / squares;
+            let rest = trainer.iter().zip(&sampler).map(|(t, s)| s - slope * t);
+            let rest: f64 = rest.map(|off| off * off).sum();
+            let degrees = trainer.len().saturating_sub(1).max(1) as f64;
+            Against {
+                moved: root(&trainer),
+                slope,
+                error: (rest / degrees / squares).sqrt(),
+            }
+        };
         Self {
             sampler: root(&sampler),
-            trainer: (!trainer.is_empty()).then(|| Against {
-                moved: root(&trainer),
-                slope: along / squares,
-                apart: root(&moves(&before.trainer, &before.sampler)),
-            }),
-            prompts: before.prompts.len(),
+            trainer: (!trainer.is_empty()).then(against),
+            tokens: sampler.len(),
         }
     }
 
-    /// Refuses a sampler that did not move as the trainer did. A movement within what both are apart
-    /// anyhow proves no more than that there is one.
+    /// Refuses a sampler that did not move as the trainer did.
     pub(super) fn check(self) -> Result<Self, WeightsError> {
         let refused = |why| Err(WeightsError::NotServed { moved: self, why });
         // What is no number did not move.
@@ -89,7 +97,9 @@ impl Moved {
             return refused("the sampler's did not move at all: it serves the old weights");
         }
         match self.trainer {
-            Some(trainer) if trainer.moved > trainer.apart && !SLOPES.contains(&trainer.slope) => {
+            Some(Against { slope, error, .. })
+                if slope + SURE * error < SLOPES.0 || slope - SURE * error > SLOPES.1 =>
+            {
                 refused("the sampler's moved otherwise: it serves other weights")
             }
             _ => Ok(self),
@@ -100,8 +110,8 @@ impl Moved {
     pub(super) fn against(&self) -> String {
         self.trainer.map_or_else(String::new, |trainer| {
             format!(
-                ", the trainer's by {:.5}, with a slope of {:.2}",
-                trainer.moved, trainer.slope
+                ", the trainer's by {:.5}, with a slope of {:.2} ± {:.2}",
+                trainer.moved, trainer.slope, trainer.error
             )
         })
     }
@@ -113,31 +123,48 @@ mod tests {
 
     fn said(trainer: &[f32], sampler: &[f32]) -> Said {
         Said {
-            prompts: vec![vec![1]; sampler.len()],
+            texts: Vec::new(),
             trainer: trainer.to_vec(),
             sampler: sampler.to_vec(),
         }
     }
 
+    /// What is said of many tokens after a movement, by a sampler that is off by some noise, another
+    /// one each time.
+    fn after(by: f32, noise: f32) -> Vec<f32> {
+        let mut random = fastrand::Rng::with_seed(u64::from(by.to_bits()));
+        (0..200)
+            .map(|i| -1.0 + by * (i as f32).sin() + noise * (random.f32() - 0.5))
+            .collect()
+    }
+
     #[test]
     fn a_sampler_with_old_or_other_weights_is_found_out() {
-        let before = said(&[-1.0, -2.0, -0.5], &[-1.01, -1.99, -0.5]);
-        let refused = |after: Said| Moved::between(&before, &after).check().is_err();
-        assert!(!refused(said(&[-0.8, -2.3, -0.4], &[-0.82, -2.28, -0.4])));
-        // Old weights; others; none at all.
-        assert!(refused(said(&[-0.8, -2.3, -0.4], &before.sampler)));
-        assert!(refused(said(&[-0.8, -2.3, -0.4], &[-1.2, -1.7, -0.6])));
-        assert!(refused(said(&[-0.8, -2.3, -0.4], &[f32::NAN, -2.3, -0.4])));
-        assert!(refused(said(&before.trainer, &[-0.82, -2.28, -0.4])));
-        // A trainer that is a command says nothing.
-        let silent = said(&[], &before.sampler);
-        let found = Moved::between(&silent, &said(&[], &[-0.9, -2.0, -0.5]));
-        assert!(found.check().is_ok_and(|moved| moved.trainer.is_none()));
-        assert!(Moved::between(&silent, &silent).check().is_err());
-        // Too small a movement to say more than that there is one.
-        assert!(!refused(said(
-            &[-1.0001, -2.0, -0.5],
-            &[-1.011, -1.99, -0.5]
-        )));
+        for noise in [0.0, 0.1] {
+            let before = said(&after(0.0, 0.0), &after(0.0, noise));
+            let slope = |moved: &Moved| moved.trainer.unwrap().slope;
+            let refused = |after: &Said| Moved::between(&before, after).check().is_err();
+            let good = said(&after(0.3, 0.0), &after(0.3, noise));
+            assert!((slope(&Moved::between(&before, &good)) - 1.0).abs() < 0.3);
+            assert!(!refused(&good));
+            // Old weights, with and without other noise; others; none at all.
+            assert!(refused(&said(&good.trainer, &before.sampler)));
+            assert!(refused(&said(&good.trainer, &after(0.001, noise))));
+            assert!(refused(&said(&good.trainer, &after(-0.3, noise))));
+            assert!(refused(&said(&good.trainer, &after(f32::NAN, noise))));
+            assert!(refused(&said(&before.trainer, &good.sampler)));
+        }
+        // Too small a movement for the noise to say more than that there is one.
+        let before = said(&after(0.0, 0.0), &after(0.0, 0.1));
+        let small = said(&after(1e-4, 0.0), &after(1e-4, 0.1));
+        assert!(Moved::between(&before, &small).check().is_ok());
+    }
+
+    #[test]
+    fn a_trainer_that_is_a_command_says_nothing() {
+        let before = said(&[], &after(0.0, 0.0));
+        let moved = Moved::between(&before, &said(&[], &after(0.1, 0.0)));
+        assert!(moved.check().is_ok_and(|moved| moved.trainer.is_none()));
+        assert!(Moved::between(&before, &before).check().is_err());
     }
 }

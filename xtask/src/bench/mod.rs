@@ -4,6 +4,7 @@ mod lm;
 mod sandbox;
 mod table;
 mod tasks;
+mod trainer;
 
 use std::path::PathBuf;
 
@@ -30,6 +31,8 @@ enum Suite {
     Lm,
     /// The index of passages against bm25s, graders, evaluations
     Tasks,
+    /// Steps of training against PyTorch with PEFT, and a short weight phase
+    Trainer,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -37,6 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Suite::Sandbox => sandbox::rows(options.python.clone())?,
         Suite::Lm => lm::rows()?,
         Suite::Tasks => tasks::rows()?,
+        Suite::Trainer => trainer::rows()?,
     };
     table::print(&rows);
     if let Some(path) = &options.json {

@@ -8,7 +8,9 @@ mod llama_cpp;
 mod model;
 mod openai_client;
 mod python;
+mod pytorch;
 mod sdk;
+mod tensorboard;
 mod tools;
 mod wasm;
 
@@ -19,6 +21,7 @@ use crate::paths;
 pub(crate) use bm25s::install as bm25s;
 pub(crate) use cuda::install as cuda;
 pub(crate) use llama_cpp::build as llama_cpp;
+pub(crate) use pytorch::install as pytorch;
 pub(crate) use tools::{clang, deny, nextest};
 
 /// All that a harness needs to be built and run.
@@ -31,6 +34,7 @@ pub(crate) fn all() -> Result<()> {
 pub(crate) fn for_tests() -> Result<()> {
     clang()?;
     openai_client::install()?;
+    tensorboard::install()?;
     model::second(&paths::cache()?)
 }
 
