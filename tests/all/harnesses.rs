@@ -35,6 +35,13 @@ fn check(harness: &str, script: &str, expected: &str, calls: u64) {
     assert_eq!(result["used"]["model-calls"], calls, "{result}");
 }
 
+#[test]
+fn h0_for_arithmetic_takes_the_last_number() {
+    let script = r#"{"replies": ["6 times 7 is 6 + 36, that is 42."]}"#;
+    check("h0-arithmetic", script, "42", 1);
+    check("h0-arithmetic", r#"{"replies": ["I can't say."]}"#, "", 1);
+}
+
 /// METHOD: no system prompt, two turns, the first fence is run, the answer stands in a box.
 #[test]
 fn h0_runs_the_first_fence_and_takes_the_box() {

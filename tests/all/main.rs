@@ -27,3 +27,4 @@ mod server;
 mod support;
 mod tasks;
 mod training;
+mod training_with_others;

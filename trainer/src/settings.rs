@@ -42,7 +42,7 @@ pub enum Precision {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recompute {
-    /// Where a sequence alone is longer than the token budget.
+    /// Where a sequence alone is longer than four token budgets.
     #[default]
     Auto,
     /// Always: a third more time for a small part of the memory.
@@ -87,7 +87,8 @@ pub struct Settings {
     pub clip: f64,
     /// Sequences in a step of the optimizer.
     pub minibatch: usize,
-    /// Tokens in one pass through the model.
+    /// Tokens in one pass through the model. On a processor, more make it no faster: what a pass keeps
+    /// then leaves the caches.
     pub token_budget: usize,
     /// The longest sequence; longer ones are left out and counted.
     pub longest: usize,
@@ -127,7 +128,7 @@ impl Default for Settings {
             weight_decay: 0.0,
             clip: 1.0,
             minibatch: 64,
-            token_budget: 4096,
+            token_budget: 1024,
             longest: 8192,
             precision: Precision::F32,
             recompute: Recompute::Auto,

@@ -72,6 +72,9 @@ pub struct Parity {
     pub tokens: usize,
 }
 
+/// Token budgets beyond which layers are computed again.
+const LONG: usize = 4;
+
 const OPTIMIZER: &str = "optimizer.safetensors";
 const WEIGHTS: &str = "weights.safetensors";
 const ADAPTER: &str = "adapter";
@@ -211,7 +214,7 @@ impl Trainer {
                 recompute: match self.settings.recompute {
                     Recompute::Always => true,
                     Recompute::Never => false,
-                    Recompute::Auto => tokens > self.settings.token_budget,
+                    Recompute::Auto => tokens > LONG * self.settings.token_budget,
                 },
                 dropout: (self.settings.dropout > 0.0)
                     .then(|| (self.settings.dropout as f32, self.dropout_seed(index))),

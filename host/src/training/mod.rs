@@ -14,8 +14,8 @@ use whale_lm::{Compute, EngineConfig, Model};
 use whale_optimizer::{
     evaluate::Evaluation,
     weights::{
-        Ended, FILE, Gathered, Identity, Offline, Phase, Policy, RunFolder, RunSettings, Told,
-        WeightsError, gather,
+        Ended, FILE, Gathered, Identity, Offline, Phase, Policy, RunFolder, RunSettings, Subject,
+        Told, WeightsError, gather,
     },
 };
 use whale_runtime::{
@@ -212,9 +212,14 @@ fn online(context: &Context, arguments: &Train, settings: &RunSettings) -> Resul
         };
         let folder = RunFolder::open(&arguments.out, settings, &identity).map_err(failure)?;
         let phase = Phase {
-            settings,
-            folder,
-            identity,
+            subject: Subject {
+                settings,
+                folder,
+                identity,
+                base: &base,
+                device,
+                vocabulary,
+            },
             evaluation: Evaluation {
                 sandbox: &sandbox,
                 harness: &harness,
@@ -228,9 +233,6 @@ fn online(context: &Context, arguments: &Train, settings: &RunSettings) -> Resul
                 traces: None,
             },
             policy: policy.as_ref(),
-            base: &base,
-            device,
-            vocabulary,
         };
         let mut display = Display::new(arguments.json);
         let ended = phase.run(|told: Told<'_>| display.tell(&told)).await;
@@ -261,12 +263,15 @@ fn offline(context: &Context, arguments: &Train, settings: &RunSettings) -> Resu
         .map_err(|error| failure(error.into()))?;
     let folder = RunFolder::open(&arguments.out, settings, &identity).map_err(failure)?;
     let offline = Offline {
-        settings,
-        folder,
+        subject: Subject {
+            settings,
+            folder,
+            identity,
+            base: &base,
+            device: device(&compute),
+            vocabulary: here.vocabulary(),
+        },
         gathered: &gathered,
-        base: &base,
-        device: device(&compute),
-        vocabulary: here.vocabulary(),
     };
     drop(here);
     let mut display = Display::new(arguments.json);

@@ -99,19 +99,16 @@ impl Turns {
     /// Turns one head of one row in place.
     #[inline]
     pub(crate) fn turn(&self, row: usize, head: &mut [f32]) {
-        let half = self.half;
-        let (cos, sin) = (
-            &self.cos[row * half..(row + 1) * half],
-            &self.sin[row * half..(row + 1) * half],
-        );
-        let (first, rest) = head.split_at_mut(half);
-        for (((a, b), cos), sin) in first.iter_mut().zip(rest).zip(cos).zip(sin) {
-            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-        }
+        self.turn_by(row, head, 1.0);
     }
 
     /// Turns it back: for gradients.
     pub(crate) fn turn_back(&self, row: usize, head: &mut [f32]) {
+        self.turn_by(row, head, -1.0);
+    }
+
+    #[inline]
+    fn turn_by(&self, row: usize, head: &mut [f32], direction: f32) {
         let half = self.half;
         let (cos, sin) = (
             &self.cos[row * half..(row + 1) * half],
@@ -119,7 +116,8 @@ impl Turns {
         );
         let (first, rest) = head.split_at_mut(half);
         for (((a, b), cos), sin) in first.iter_mut().zip(rest).zip(cos).zip(sin) {
-            (*a, *b) = (*a * cos + *b * sin, *b * cos - *a * sin);
+            let sin = sin * direction;
+            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
         }
     }
 

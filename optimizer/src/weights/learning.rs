@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::Device;
 use whale_lm::{Adapter, Supervised, Trainable, merge};
 use whale_trainer::{
     Backend, Settings, TrainError, Trainer, Update,
@@ -13,7 +12,7 @@ use whale_trainer::{
     external,
 };
 
-use super::Served;
+use super::{Served, Subject, Text};
 
 /// The model in training.
 pub(super) enum Learning {
@@ -50,26 +49,25 @@ impl Ready {
 const ADAPTER: &str = "adapter";
 
 impl Learning {
-    pub(super) fn begin(
-        settings: &Settings,
-        base: &Path,
-        device: &Device,
-        folder: &Path,
-        (vocabulary, seed): (usize, u64),
-    ) -> Result<Self, TrainError> {
+    pub(super) fn begin(subject: &Subject<'_>) -> Result<Self, TrainError> {
+        let (settings, seed) = (&subject.settings.train, subject.settings.seed);
         settings.check()?;
+        let base = subject.base.to_owned();
         Ok(match settings.backend {
-            Backend::Local => Self::Local {
-                trainer: Box::new(Trainer::load(base, device, settings, seed)?),
-                base: base.to_owned(),
-            },
+            Backend::Local => {
+                let trainer = Trainer::load(&base, &subject.device, settings, seed)?;
+                Self::Local {
+                    trainer: Box::new(trainer),
+                    base,
+                }
+            }
             Backend::Command => Self::Command {
                 settings: Box::new(settings.clone()),
-                base: base.to_owned(),
-                folder: folder.to_owned(),
+                base,
+                folder: subject.folder.updates(),
                 adapter: None,
                 bounds: Bounds {
-                    vocabulary,
+                    vocabulary: subject.vocabulary,
                     longest: settings.longest,
                 },
                 seed,
@@ -129,14 +127,13 @@ impl Learning {
         }
     }
 
-    /// What the trainer says of each token of the texts but their first; nothing where it is a
-    /// command.
-    pub(super) fn score(&self, texts: &[Vec<u32>]) -> Result<Vec<f32>, TrainError> {
+    /// What the trainer says of the texts' tokens; nothing where it is a command.
+    pub(super) fn score(&self, texts: &[Text]) -> Result<Vec<f32>, TrainError> {
         match self {
             Self::Local { trainer, .. } => {
                 let asked = texts.iter().map(|text| Supervised {
-                    tokens: text.clone(),
-                    chosen: (1..text.len()).collect(),
+                    tokens: text.tokens.clone(),
+                    chosen: text.places.clone(),
                 });
                 let asked: Vec<Supervised> = asked.collect();
                 Ok(trainer.learner().log_probabilities(&asked)?)

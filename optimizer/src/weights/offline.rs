@@ -1,19 +1,10 @@
 //! The same training on trajectories that are there already.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use candle_core::Device;
-use whale_trainer::{
-    Header, Trajectories, Trajectory,
-    checkpoint::Checkpoints,
-    data::sequences,
-    metrics::{Events, Rows},
-    select::select,
-};
+use whale_trainer::{Header, Trajectories, Trajectory, data::sequences, select::select};
 
-use super::{
-    Ended, Row, RunFolder, RunSettings, Seconds, State, Told, WeightsError, learning::Learning, now,
-};
+use super::{Ended, Row, Seconds, Subject, Told, WeightsError};
 
 /// Trajectories that belong together.
 #[derive(Clone, Debug)]
@@ -68,18 +59,10 @@ pub fn gather(paths: &[PathBuf]) -> Result<Gathered, WeightsError> {
 
 /// Training without rollouts: an update for each epoch.
 pub struct Offline<'a> {
-    /// What is done; of `[phase]`, the epochs and checkpoints.
-    pub settings: &'a RunSettings,
-    /// The run's folder.
-    pub folder: RunFolder,
+    /// What is trained; of `[phase]`, the epochs and checkpoints count.
+    pub subject: Subject<'a>,
     /// What is learned from.
     pub gathered: &'a Gathered,
-    /// The model that is trained.
-    pub base: &'a Path,
-    /// Where it is trained.
-    pub device: Device,
-    /// Token ids that it has.
-    pub vocabulary: usize,
 }
 
 impl Offline<'_> {
@@ -88,30 +71,11 @@ impl Offline<'_> {
     /// # Errors
     /// When it can't go on, or nothing is kept.
     pub fn run(&self, mut tell: impl FnMut(Told<'_>)) -> Result<Ended, WeightsError> {
-        self.settings.check()?;
-        let updates = self.settings.phase.epochs.ceil().max(1.0) as u64;
-        let checkpoints =
-            Checkpoints::open(&self.folder.checkpoints(), self.settings.phase.checkpoints)?;
-        let numbers = (self.vocabulary, self.settings.seed);
-        let folder = self.folder.updates();
-        let mut learning = Learning::begin(
-            &self.settings.train,
-            self.base,
-            &self.device,
-            &folder,
-            numbers,
-        )?;
-        let mut state = State::begun(self.settings);
-        if let Some(found) = checkpoints.newest::<State>()? {
-            state = found.state;
-            learning.restore(&found.folder, state.optimizer_steps)?;
-            tell(Told::GoesOn(state.step, &found.damaged));
-        }
-        let rows = Rows::open(&self.folder.metrics(), state.step)?;
-        let mut events = Events::begin(&self.folder.events(), now())?;
-
+        let settings = self.subject.settings;
+        let updates = settings.phase.epochs.ceil().max(1.0) as u64;
+        let (mut keeper, mut learning, mut state) = self.subject.open(&mut tell)?;
         let trajectories = &self.gathered.trajectories;
-        let (accepted, kept) = select(trajectories, &self.settings.select);
+        let (accepted, kept) = select(trajectories, &settings.select);
         let (learned, dropped) = sequences(&accepted, learning.bounds())?;
         if learned.is_empty() {
             return Err(WeightsError::NothingKept {
@@ -126,7 +90,6 @@ impl Offline<'_> {
             let update = learning.update(learned.clone(), state.step, progress)?;
             state.step += 1;
             state.updates += 1;
-            state.optimizer_steps = learning.steps();
             let row = Row {
                 step: state.step,
                 epoch: state.step as f64,
@@ -143,13 +106,10 @@ impl Offline<'_> {
                 adapter: None,
                 written: 0,
             };
-            state.row = Some(row.clone());
-            checkpoints.write(state.step, &state, |folder| learning.save(folder))?;
-            rows.push(&row)?;
-            events.push(now(), row.step, &row.numbers())?;
+            let row = keeper.keep(&mut state, &learning, row)?;
             tell(Told::Step(&row, updates - state.step));
         }
-        self.folder.leave(|folder| learning.ready(folder))?;
+        self.subject.folder.leave(|folder| learning.ready(folder))?;
         Ok(Ended::Budget)
     }
 }

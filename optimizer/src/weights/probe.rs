@@ -2,9 +2,15 @@
 //!
 //! An adapter under other names loads and does nothing; a cache may outlive the weights that it was
 //! computed with. So both are asked for the log-probabilities of the same tokens before and after each
-//! update: what the sampler's moved by must be what the trainer's moved by.
+//! update: what the sampler's moved by must be what the trainer's moved by. They are tokens that the
+//! model sampled; a template's are the same in every text, and some so unlikely that one of them
+//! outweighs all others.
+
+use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
+use whale_lm::Supervised;
+use whale_trainer::data::Sequence;
 
 use super::WeightsError;
 
@@ -33,12 +39,22 @@ pub struct Against {
     pub error: f64,
 }
 
+/// A text, and the places of its tokens that are asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Text {
+    /// The token ids.
+    pub tokens: Vec<u32>,
+    /// Not the first.
+    pub places: Vec<usize>,
+}
+
 /// What both said of the same texts, token by token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Said {
     /// The texts.
-    pub texts: Vec<Vec<u32>>,
+    pub texts: Vec<Text>,
     /// The trainer; nothing where it is a command.
     pub trainer: Vec<f32>,
     /// The sampler.
@@ -48,7 +64,39 @@ pub struct Said {
 /// A slope that is surely outside says that the weights are not the same.
 const SLOPES: (f64, f64) = (0.5, 1.5);
 /// Standard errors that make it sure.
-const SURE: f64 = 3.0;
+const SURE: f64 = 4.0;
+
+/// Texts of a probe.
+const TEXTS: usize = 8;
+/// The longest of them, in tokens.
+const LONGEST: usize = 512;
+
+/// Some sequences of different items, where there are enough.
+pub(super) fn texts(learned: &[Sequence]) -> Vec<Text> {
+    let mut items = HashSet::new();
+    let (fresh, others): (Vec<_>, Vec<_>) = learned
+        .iter()
+        .partition(|sequence| items.insert(sequence.item.as_str()));
+    let cut = |sequence: &Sequence| {
+        let Supervised { tokens, chosen } = &sequence.supervised;
+        let end = tokens.len().min(LONGEST);
+        let mut places: Vec<usize> = chosen.iter().copied().filter(|at| *at < end).collect();
+        if places.is_empty() {
+            // All of its context is longer: then the last tokens of what is left of it.
+            places = (end.saturating_sub(TEXTS).max(1)..end).collect();
+        }
+        Text {
+            tokens: tokens[..end].to_vec(),
+            places,
+        }
+    };
+    fresh
+        .into_iter()
+        .chain(others)
+        .take(TEXTS)
+        .map(cut)
+        .collect()
+}
 
 impl Moved {
     /// From what both said before and after.

@@ -96,38 +96,46 @@ impl RunFolder {
         settings: &RunSettings,
         identity: &Identity,
     ) -> Result<(), WeightsError> {
-        let flat = |settings: &RunSettings, identity: &Identity| {
+        self.same("", &theirs.settings, settings)?;
+        self.check_identity(&theirs.identity, identity)
+    }
+
+    /// Refuses what was begun with something else.
+    pub(super) fn check_identity(
+        &self,
+        theirs: &Identity,
+        ours: &Identity,
+    ) -> Result<(), WeightsError> {
+        self.same("identity", theirs, ours)
+    }
+
+    /// Names the first thing in which two tables differ.
+    fn same<T: Serialize>(&self, name: &str, theirs: &T, ours: &T) -> Result<(), WeightsError> {
+        let flat = |table: &T| {
             let mut all = BTreeMap::new();
-            let settings = serde_json::to_value(settings).unwrap_or_default();
-            let identity = serde_json::to_value(identity).unwrap_or_default();
-            flatten("", &settings, &mut all);
-            flatten("identity", &identity, &mut all);
+            flatten(
+                name,
+                &serde_json::to_value(table).unwrap_or_default(),
+                &mut all,
+            );
             all
         };
-        let (there, here) = (
-            flat(&theirs.settings, &theirs.identity),
-            flat(settings, identity),
-        );
-        let names = there.keys().chain(here.keys());
-        let other = names
-            .into_iter()
-            .find(|name| there.get(*name) != here.get(*name));
-        match other {
-            None => Ok(()),
-            Some(name) => {
-                let text = |all: &BTreeMap<String, String>| {
-                    all.get(name)
-                        .cloned()
-                        .unwrap_or_else(|| "not set".to_owned())
-                };
-                Err(WeightsError::OtherRun {
-                    path: self.path.display().to_string(),
-                    what: format!("`{name}`"),
-                    theirs: text(&there),
-                    ours: text(&here),
-                })
-            }
-        }
+        let (there, here) = (flat(theirs), flat(ours));
+        let mut names = there.keys().chain(here.keys());
+        let Some(other) = names.find(|name| there.get(*name) != here.get(*name)) else {
+            return Ok(());
+        };
+        let text = |all: &BTreeMap<String, String>| {
+            all.get(other)
+                .cloned()
+                .unwrap_or_else(|| "not set".to_owned())
+        };
+        Err(WeightsError::OtherRun {
+            path: self.path.display().to_string(),
+            what: format!("`{other}`"),
+            theirs: text(&there),
+            ours: text(&here),
+        })
     }
 
     /// The trajectories of a step.
