@@ -59,6 +59,8 @@ f32 = true
 rank = 4
 alpha = 8.0
 learning-rate = 2e-2
+schedule = "cosine"
+warm-up = 2
 minibatch = 8
 parity = 1e-3
 "#;
@@ -320,6 +322,21 @@ fn a_killed_phase_comes_to_the_same_bits() {
         "{said}"
     );
     assert!(said.contains("goes on after step 7"), "{said}");
+    assert_eq!(bench.learned("whole"), bench.learned("killed"));
+
+    // The same once more, with rollouts that were made under other weights.
+    fs::write(&newest, &bytes[..bytes.len() / 2]).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let other = text.replace(header["adapter"].as_str().unwrap(), "another");
+    fs::write(&file, other).unwrap();
+    let ended = done(bench.train(&["whale.toml", "--out", "killed"]));
+    assert!(
+        transcript(&ended).contains("are put aside"),
+        "{}",
+        transcript(&ended)
+    );
+    assert!(file.with_extension("old").exists());
     assert_eq!(bench.learned("whole"), bench.learned("killed"));
 }
 

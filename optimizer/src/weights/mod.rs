@@ -20,7 +20,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use whale_tasks::task::{Item, Split};
 use whale_trainer::{
-    FORMAT, Header, Patience, Trajectories, Update,
+    FORMAT, Header, Patience, TrainError, Trajectories, Update,
     data::{Sequence, sequences},
     select::select,
 };
@@ -132,6 +132,7 @@ impl Phase<'_> {
         let begun = Instant::now();
         let number = state.step + 1;
         let ids: Vec<&str> = items.iter().map(|item| item.id.as_str()).collect();
+        let progress = state.queue.given as f64 / total as f64;
         let left = usize::try_from(total - state.queue.given).unwrap_or(usize::MAX);
         let count = self.subject.settings.rollouts.prompts.min(left);
         let taken = state.queue.take(&ids, count);
@@ -146,7 +147,7 @@ impl Phase<'_> {
             task: self.subject.identity.task.clone(),
             seed: self.seed_of(number),
         };
-        let mut file = Trajectories::open(&self.subject.folder.rollouts(number), &header)?;
+        let mut file = self.trajectories(number, &header)?;
         let evaluation = Evaluation {
             seed: header.seed,
             ..self.evaluation.clone()
@@ -189,7 +190,7 @@ impl Phase<'_> {
             seconds: Seconds::default(),
         };
         if !learned.is_empty() {
-            self.learn(state, learning, learned, total, &mut row)
+            self.learn(state, learning, learned, progress, &mut row)
                 .await?;
         }
         if let Some(patience) = &mut state.patience {
@@ -204,18 +205,41 @@ impl Phase<'_> {
         Ok(row)
     }
 
+    /// The step's file. One of another adapter is of a step that was taken before a damaged checkpoint,
+    /// on a device that does not compute the same bits twice: it is put aside.
+    fn trajectories(&self, number: u64, header: &Header) -> Result<Trajectories, WeightsError> {
+        let path = self.subject.folder.rollouts(number);
+        match Trajectories::open(&path, header) {
+            Err(TrainError::Other {
+                what: "adapter", ..
+            }) => {
+                let aside = path.with_extension("old");
+                tracing::warn!(
+                    step = number,
+                    file = %aside.display(),
+                    "rollouts under other weights are put aside"
+                );
+                std::fs::rename(&path, &aside).map_err(|error| TrainError::Io {
+                    path: path.display().to_string(),
+                    error,
+                })?;
+                Ok(Trajectories::open(&path, header)?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
     async fn learn(
         &self,
         state: &mut State,
         learning: &mut Learning,
         learned: Vec<Sequence>,
-        total: u64,
+        progress: f64,
         row: &mut Row,
     ) -> Result<(), WeightsError> {
         if state.said.texts.is_empty() {
             state.said = self.ask(learning, probe::texts(&learned)).await?;
         }
-        let progress = state.queue.given as f64 / total as f64;
         row.update =
             tokio::task::block_in_place(|| learning.update(learned, state.updates, progress))?;
         state.updates += 1;
