@@ -11,7 +11,10 @@ use sha2::{Digest as _, Sha256};
 use crate::TrainError;
 
 /// Writes a file beside its place, makes sure that it is on the disk, and names it.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+///
+/// # Errors
+/// When it can't be written; then what was there before stays.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
     let beside = path.with_extension("part");
     let io = || TrainError::io(path);
     let mut file = File::create(&beside).map_err(io())?;

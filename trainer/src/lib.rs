@@ -24,6 +24,7 @@ mod trainer;
 mod trajectory;
 
 pub use error::TrainError;
+pub use files::write_whole;
 pub use patience::{Patience, PatienceSettings};
 pub use queue::Queue;
 pub use settings::{Backend, Method, Precision, Recompute, Settings};

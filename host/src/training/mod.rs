@@ -300,6 +300,7 @@ pub(crate) fn failure(error: WeightsError) -> Failure {
             Failure::user(error)
         }
         WeightsError::Setting(_)
+        | WeightsError::Busy { .. }
         | WeightsError::NoItems
         | WeightsError::NoTokens
         | WeightsError::NothingKept { .. }

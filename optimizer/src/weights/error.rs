@@ -76,6 +76,12 @@ pub enum WeightsError {
         /// Calls of these that were left out.
         dropped: usize,
     },
+    /// Another process trains in the same folder.
+    #[error("another process trains in `{path}`")]
+    Busy {
+        /// The folder.
+        path: String,
+    },
     /// There are no items to train on.
     #[error("the split `weights` of the task has no items")]
     NoItems,

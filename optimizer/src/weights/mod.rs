@@ -20,7 +20,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use whale_tasks::task::{Item, Split};
 use whale_trainer::{
-    FORMAT, Header, Patience, TrainError, Trajectories, Update,
+    FORMAT, Header, Patience, TrainError, Trajectories, Trajectory, Update,
     data::{Sequence, sequences},
     select::select,
 };
@@ -152,11 +152,10 @@ impl Phase<'_> {
             seed: header.seed,
             ..self.evaluation.clone()
         };
-        let (rolled, failed) =
-            rollouts::roll(&evaluation, self.policy, &chosen, &mut file, |rolled| {
-                tell((number, rolled));
-            })
-            .await?;
+        let failed = rollouts::roll(&evaluation, self.policy, &chosen, &mut file, |rolled| {
+            tell((number, rolled));
+        })
+        .await?;
         let rolling = begun.elapsed().as_secs_f64();
 
         let trajectories = file.all();
@@ -175,7 +174,7 @@ impl Phase<'_> {
         let mut row = Row {
             step: number,
             epoch: state.queue.epochs(items.len()),
-            reward: rolled.reward / rolled.done.max(1) as f64,
+            reward: mean_reward(trajectories),
             failed,
             kept,
             dropped,
@@ -284,4 +283,11 @@ impl Phase<'_> {
         let parts = [self.subject.settings.seed.to_le_bytes(), step.to_le_bytes()];
         whale_runtime::Digest::of(&parts.concat()).to_u64()
     }
+}
+
+/// The mean reward; episodes end in any order, and sums depend on it.
+fn mean_reward(trajectories: &[Trajectory]) -> f64 {
+    let mut rewards: Vec<f64> = trajectories.iter().map(|one| one.reward).collect();
+    rewards.sort_by(f64::total_cmp);
+    rewards.iter().sum::<f64>() / rewards.len().max(1) as f64
 }

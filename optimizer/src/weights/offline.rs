@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use whale_trainer::{Header, Trajectories, Trajectory, data::sequences, select::select};
 
-use super::{Ended, Row, Seconds, Subject, Told, WeightsError};
+use super::{Ended, Row, Seconds, Subject, Told, WeightsError, mean_reward};
 
 /// Trajectories that belong together.
 #[derive(Clone, Debug)]
@@ -84,7 +84,6 @@ impl Offline<'_> {
                 dropped: dropped.total(),
             });
         }
-        let rewards: f64 = trajectories.iter().map(|one| one.reward).sum();
         while state.step < updates {
             let progress = state.step as f64 / updates as f64;
             let update = learning.update(learned.clone(), state.step, progress)?;
@@ -93,7 +92,7 @@ impl Offline<'_> {
             let row = Row {
                 step: state.step,
                 epoch: state.step as f64,
-                reward: rewards / trajectories.len() as f64,
+                reward: mean_reward(trajectories),
                 failed: 0,
                 kept: kept.clone(),
                 dropped,

@@ -27,14 +27,14 @@ pub struct Rolled {
 }
 
 /// Runs the episodes that the file lacks. Episodes that fail for no fault of the harness are left
-/// out, and counted.
+/// out; it gives how many.
 pub(super) async fn roll(
     evaluation: &Evaluation<'_>,
     policy: &dyn Policy,
     items: &[&Item],
     file: &mut Trajectories,
     mut tell: impl FnMut(&Rolled),
-) -> Result<(Rolled, usize), WeightsError> {
+) -> Result<usize, WeightsError> {
     let done: HashSet<(String, u32)> = file
         .all()
         .iter()
@@ -84,7 +84,7 @@ pub(super) async fn roll(
             last,
         });
     }
-    Ok((rolled, failed))
+    Ok(failed)
 }
 
 /// What training needs of an episode.

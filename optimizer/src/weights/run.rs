@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 use whale_runtime::Digest;
-use whale_trainer::TrainError;
+use whale_trainer::{TrainError, write_whole};
 
 use super::{RunSettings, WeightsError};
 
@@ -32,10 +33,20 @@ pub struct Identity {
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
+    /// As long as it is there, no other process writes into the folder.
+    _lock: Arc<File>,
 }
 
 /// The first file of a run's folder: all settings, and what they led to.
 pub const FILE: &str = "whale.toml";
+
+/// Settings that change no result, and may change while a run is stopped.
+const FREE: [&str; 4] = [
+    "phase.checkpoints",
+    "rollouts.jobs",
+    "train.command-seconds",
+    "train.parity",
+];
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -57,28 +68,27 @@ impl RunFolder {
         settings: &RunSettings,
         identity: &Identity,
     ) -> Result<Self, WeightsError> {
+        let rollouts = path.join("rollouts");
+        fs::create_dir_all(&rollouts).map_err(io(&rollouts))?;
         let run = Self {
             path: path.to_owned(),
+            _lock: Arc::new(lock(path)?),
         };
-        for folder in [run.path.clone(), run.path.join("rollouts")] {
-            fs::create_dir_all(&folder).map_err(io(&folder))?;
-        }
         let file = run.path.join(FILE);
+        let begun = Begun {
+            settings_hash: hash(settings),
+            identity: identity.clone(),
+            settings: settings.clone(),
+        };
         if file.exists() {
             let theirs = read(&file)?;
             run.check(&theirs, settings, identity)?;
-        } else {
-            let json = serde_json::to_vec(settings).unwrap_or_default();
-            let begun = Begun {
-                settings_hash: Digest::of(&json).as_str().to_owned(),
-                identity: identity.clone(),
-                settings: settings.clone(),
-            };
-            let text = toml::to_string(&begun).map_err(|error| format_error(&file, &error))?;
-            let beside = run.path.join(".whale.toml.part");
-            fs::write(&beside, text).map_err(io(&beside))?;
-            fs::rename(&beside, &file).map_err(io(&file))?;
+            if theirs.settings_hash == begun.settings_hash {
+                return Ok(run);
+            }
         }
+        let text = toml::to_string(&begun).map_err(|error| format_error(&file, &error))?;
+        write_whole(&file, text.as_bytes())?;
         Ok(run)
     }
 
@@ -96,7 +106,7 @@ impl RunFolder {
         settings: &RunSettings,
         identity: &Identity,
     ) -> Result<(), WeightsError> {
-        self.same("", &theirs.settings, settings)?;
+        self.same("", &theirs.settings, settings, &FREE)?;
         self.check_identity(&theirs.identity, identity)
     }
 
@@ -106,11 +116,17 @@ impl RunFolder {
         theirs: &Identity,
         ours: &Identity,
     ) -> Result<(), WeightsError> {
-        self.same("identity", theirs, ours)
+        self.same("identity", theirs, ours, &[])
     }
 
     /// Names the first thing in which two tables differ.
-    fn same<T: Serialize>(&self, name: &str, theirs: &T, ours: &T) -> Result<(), WeightsError> {
+    fn same<T: Serialize>(
+        &self,
+        name: &str,
+        theirs: &T,
+        ours: &T,
+        free: &[&str],
+    ) -> Result<(), WeightsError> {
         let flat = |table: &T| {
             let mut all = BTreeMap::new();
             flatten(
@@ -122,7 +138,9 @@ impl RunFolder {
         };
         let (there, here) = (flat(theirs), flat(ours));
         let mut names = there.keys().chain(here.keys());
-        let Some(other) = names.find(|name| there.get(*name) != here.get(*name)) else {
+        let differs =
+            |name: &&String| !free.contains(&name.as_str()) && there.get(*name) != here.get(*name);
+        let Some(other) = names.find(differs) else {
             return Ok(());
         };
         let text = |all: &BTreeMap<String, String>| {
@@ -231,7 +249,29 @@ fn format_error(path: &Path, error: &dyn std::fmt::Display) -> WeightsError {
     .into()
 }
 
+fn hash(settings: &RunSettings) -> String {
+    let json = serde_json::to_vec(settings).unwrap_or_default();
+    Digest::of(&json).as_str().to_owned()
+}
+
+fn lock(folder: &Path) -> Result<File, WeightsError> {
+    let path = folder.join(".lock");
+    let file = File::create(&path).map_err(io(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(WeightsError::Busy {
+            path: folder.display().to_string(),
+        }),
+        Err(TryLockError::Error(error)) => Err(io(&path)(error)),
+    }
+}
+
 fn read(file: &Path) -> Result<Begun, WeightsError> {
     let text = fs::read_to_string(file).map_err(io(file))?;
-    toml::from_str(&text).map_err(|error| format_error(file, &error))
+    let begun: Begun = toml::from_str(&text).map_err(|error| format_error(file, &error))?;
+    if hash(&begun.settings) != begun.settings_hash {
+        let edited = "its settings are not those that it was written with";
+        return Err(format_error(file, &edited));
+    }
+    Ok(begun)
 }
