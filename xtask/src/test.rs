@@ -44,7 +44,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     setup::for_tests()?;
     say("tests");
     let mut nextest = setup::nextest()?;
-    nextest.current_dir(&root).args(["run", "--workspace"]);
+    // All failures in one run: a machine that is not at hand is not asked twice.
+    nextest
+        .current_dir(&root)
+        .args(["run", "--workspace", "--no-fail-fast"]);
     command::run(nextest.args(&options.filter))
 }
 
