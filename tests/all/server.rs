@@ -523,14 +523,18 @@ fn slow_a_soak_leaves_nothing_behind() {
             work.buffer_unordered(50).collect::<Vec<()>>().await;
             server.drained(&client).await;
         };
-        // What stays allocated is filled first.
+        // What stays allocated is filled first. What is lost grows in every round after that; pages
+        // that the allocator takes in one round, because threads met differently, stay.
         soak(12_000).await;
-        let before = server.memory();
-        soak(2000).await;
-        let after = server.memory();
+        let mut rounds = vec![server.memory()];
+        let settled = |rounds: &[f64]| rounds.windows(2).any(|pair| pair[1] < pair[0] * 1.05);
+        while !settled(&rounds) && rounds.len() < 5 {
+            soak(2000).await;
+            rounds.push(server.memory());
+        }
         assert!(
-            after < before * 1.05,
-            "memory grew from {before} to {after} bytes"
+            settled(&rounds),
+            "memory grew in every round of 2000 requests: {rounds:?} bytes"
         );
         assert!(
             server
